@@ -1,0 +1,184 @@
+"""Statements of the worker: claim due runs, look what there is to do, take over, lease."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django_workflows.db.base import Dialect, Later, Row
+from django_workflows.db.postgresql import CHANNEL
+
+_SET = """
+UPDATE {run} SET status = 'running', claim_token = {uuid[token]}, claimed_by = {uuid[worker]},
+    available_at = NULL, claim_count = claim_count + 1,
+    attempts = CASE WHEN attempts = 0 THEN 1 ELSE attempts END,
+    started_at = COALESCE(started_at, {now}), waiting_kind = '', waiting_for = '',
+    waiting_since = NULL
+WHERE """
+_RETURNING = """
+RETURNING id, workflow_id, workflow_name, version, queue_name, priority, input, attempts,
+    claim_count, crashes, problem_count, rerun_of_id, {epoch[deadline_at]}, {epoch_now}
+"""
+_DUE = "available_at <= {steady} AND (deadline_at IS NULL OR deadline_at > {steady})"
+_KNOWN = "workflow_name || {separator} || version {any[pairs]}"
+
+# Only the lanes that exist are visited, each by its own index range, so that neither runs that
+# are scheduled for later nor those of other queues are walked past.
+LANES = """
+WITH RECURSIVE lanes (queue_name, priority) AS (
+    (SELECT queue_name, priority FROM {run} WHERE available_at IS NOT NULL
+     ORDER BY queue_name DESC, priority DESC LIMIT 1)
+    UNION ALL
+    SELECT n.queue_name, n.priority FROM lanes l CROSS JOIN LATERAL (
+        SELECT r.queue_name, r.priority FROM {run} r
+        WHERE r.available_at IS NOT NULL
+            AND (r.queue_name, r.priority) < (l.queue_name, l.priority)
+        ORDER BY r.queue_name DESC, r.priority DESC LIMIT 1) n
+)
+"""
+_PICK = (
+    LANES
+    + """
+SELECT due.id FROM lanes CROSS JOIN LATERAL (
+    SELECT id, available_at FROM {run}
+    WHERE queue_name = lanes.queue_name AND priority = lanes.priority AND """
+    + _DUE
+    + " AND "
+    + _KNOWN
+    + """
+    ORDER BY available_at, id LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED) due
+WHERE %(every_queue)s OR lanes.queue_name {any[queues]}
+ORDER BY lanes.priority DESC, due.available_at, due.id LIMIT %(limit)s"""
+)
+_PICK_SQLITE = (
+    "SELECT id FROM {run} WHERE "
+    + _DUE
+    + " AND "
+    + _KNOWN
+    + " AND (%(every_queue)s OR queue_name {any[queues]})"
+    + " ORDER BY priority DESC, available_at, id LIMIT %(limit)s"
+)
+_CLAIM_BATCH = {
+    "postgresql": _SET + "id = ANY(ARRAY(" + _PICK + "))" + _RETURNING,
+    "sqlite": _SET + "id IN (" + _PICK_SQLITE + ")" + _RETURNING,
+}
+_CLAIM_ONE = _SET + "id = %(run)s AND " + _DUE + _RETURNING
+
+
+def _registered(pairs: list[tuple[str, str]]) -> list[str]:
+    return [f"{name}\x1f{version}" for name, version in pairs]
+
+
+def claim_batch(d: Dialect, *, token: UUID, worker: UUID | None, pairs: list[tuple[str, str]],
+                queues: list[str], limit: int) -> list[Row]:
+    """Claim up to `limit` due runs of these workflows, more urgent and longer due ones first."""
+    return d.fetch(
+        _CLAIM_BATCH[d.vendor],
+        token=token,
+        worker=worker,
+        pairs=_registered(pairs),
+        queues=queues,
+        every_queue=not queues,
+        limit=limit,
+    )
+
+
+def claim_one(d: Dialect, run_id: UUID, *, token: UUID, worker: UUID | None) -> Row | None:
+    """Claim this run if it is due."""
+    return d.one(_CLAIM_ONE, run=run_id, token=token, worker=worker)
+
+
+# What an idle worker asks at each poll, in one statement: seconds until the next run is due,
+# messages that no router has seen, runs of dead workers, runs past their deadline.
+_LOOK = """
+SELECT {epoch_now},
+    (SELECT {epoch[min(available_at)]} FROM {run} WHERE available_at IS NOT NULL),
+    EXISTS (SELECT 1 FROM {message} WHERE NOT routed AND consumed_by_id IS NULL),
+    EXISTS (SELECT 1 FROM {run} r LEFT JOIN {worker} w ON w.id = r.claimed_by
+        WHERE r.status = 'running' AND r.claimed_by IS NOT NULL
+            AND (w.id IS NULL OR w.lease_until < {steady})),
+    (SELECT {epoch[min(deadline_at)]} FROM {run}
+        WHERE status IN {open} AND deadline_at IS NOT NULL)
+"""
+
+
+def look(d: Dialect) -> Row:
+    """(now, next due, unrouted messages?, dead claims?, next deadline), times in epochs."""
+    row = d.one(_LOOK)
+    assert row is not None
+    return (d.epoch(row[0]), d.epoch(row[1]), bool(row[2]), bool(row[3]), d.epoch(row[4]))
+
+
+_DEAD = """
+SELECT r.id, r.claim_token, r.crashes FROM {run} r LEFT JOIN {worker} w ON w.id = r.claimed_by
+WHERE r.status = 'running' AND r.claimed_by IS NOT NULL
+    AND (w.id IS NULL OR w.lease_until < {steady})
+ORDER BY r.id LIMIT %(limit)s
+"""
+_OVERDUE = """
+SELECT id FROM {run} WHERE status IN {open} AND deadline_at IS NOT NULL
+    AND deadline_at <= {steady} ORDER BY deadline_at LIMIT %(limit)s
+"""
+# Due at once for whoever claims next; the crash counts until a new record is made.
+_TAKE_OVER = """
+UPDATE {run} SET status = 'pending', available_at = {now}, claim_token = NULL, claimed_by = NULL,
+    crashes = crashes + 1
+WHERE id = %(run)s AND claim_token = %(token)s AND status = 'running'
+    AND NOT EXISTS (SELECT 1 FROM {worker} w WHERE w.id = claimed_by
+        AND w.lease_until >= {steady})
+"""
+
+
+def dead(d: Dialect, limit: int = 100) -> list[Row]:
+    """(run, token, crashes) of runs whose worker's lease is over or whose worker is gone."""
+    rows = d.fetch(_DEAD, limit=limit)
+    return [(d.uid(run), d.uid(token), crashes) for run, token, crashes in rows]
+
+
+def take_over(d: Dialect, run_id: UUID, token: UUID) -> bool:
+    """Make a dead worker's run due again; its old token is worthless from here on."""
+    return d.execute(_TAKE_OVER, run=run_id, token=token) == 1
+
+
+def overdue(d: Dialect, limit: int = 100) -> list[UUID]:
+    """Open runs past their deadline."""
+    return [d.uid(row[0]) for row in d.fetch(_OVERDUE, limit=limit)]  # type: ignore[misc]
+
+
+_REGISTER = """
+INSERT INTO {worker} (id, name, host, pid, queues, workflows, doing, started_at, heartbeat_at,
+    lease_until)
+VALUES (%(worker)s, %(name)s, %(host)s, %(pid)s, %(queues)s, %(workflows)s, '[]', {now}, {now},
+    {later[lease]})
+"""
+_RENEW = """
+UPDATE {worker} SET heartbeat_at = {now}, lease_until = {later[lease]}, doing = %(doing)s
+WHERE id = %(worker)s RETURNING {told}
+"""
+_STOP = """
+UPDATE {worker} SET heartbeat_at = {now}, lease_until = {now}, stopped_at = {now}, doing = '[]'
+WHERE id = %(worker)s
+"""
+
+
+def register_worker(d: Dialect, worker_id: UUID, *, lease: float, **columns: Any) -> None:
+    """Insert the worker's row, whose lease covers every run that it claims."""
+    d.execute(_REGISTER, worker=worker_id, lease=Later(lease), **columns)
+
+
+def renew(d: Dialect, worker_id: UUID, *, lease: float, doing: str) -> bool:
+    """Put the lease off by `lease` seconds; False when the row is gone."""
+    params = {"worker": worker_id, "lease": Later(lease), "doing": doing}
+    if d.notifies:
+        params["channel"] = own_channel(worker_id)
+    return d.one(_RENEW, **params) is not None
+
+
+def own_channel(worker_id: UUID) -> str:
+    """Where a worker's heartbeat tells its own listener that notifications get through."""
+    return f"{CHANNEL}_{worker_id.hex}"
+
+
+def stop_worker(d: Dialect, worker_id: UUID) -> None:
+    """End the worker's lease: whatever it still claims is up for take-over."""
+    d.execute(_STOP, worker=worker_id)

@@ -1,0 +1,124 @@
+"""Statements on a run's record: load it, and write one entry, fenced by the claim."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django_workflows.db.base import At, Dialect
+
+
+@dataclass(slots=True)
+class Entry:
+    """One entry of a record, to be written or as loaded. Payloads are encoded text."""
+
+    seq: int
+    key: str
+    name: str
+    kind: str
+    status: str
+    attempts: int = 1
+    result: str | None = None
+    error: str | None = None
+    details: str = ""
+    wake_at: float | None = None
+    created_at: float = 0.0
+    started_at: float | None = None
+    id: int | None = None
+
+
+_HISTORY = """
+SELECT run_id, seq, key, name, kind, status, attempts, result, error, details,
+    {epoch[wake_at]}, {epoch[created_at]}, {epoch[started_at]}, id
+FROM {step} WHERE run_id {any[runs]}
+"""
+
+
+def history(d: Dialect, run_ids: list[UUID]) -> dict[UUID, list[Entry]]:
+    """Records of several runs in one query, each in its order."""
+    found: dict[UUID, list[Entry]] = defaultdict(list)
+    for run_id, *row in d.fetch(_HISTORY, runs=run_ids):
+        *plain, wake_at, created_at, started_at, step_id = row
+        found[d.uid(run_id)].append(  # type: ignore[index]
+            Entry(*plain, d.epoch(wake_at), d.epoch(created_at), d.epoch(started_at), step_id)  # type: ignore[arg-type]
+        )
+    for entries in found.values():
+        entries.sort(key=lambda entry: entry.seq)
+    return found
+
+
+_COLUMNS = """run_id, seq, key, name, kind, status, attempts, result, error, details, wake_at,
+    created_at, started_at, finished_at"""
+_VALUES = """{int[seq]}, {text[key]}, {text[name]}, {text[kind]}, {text[status]},
+    {int[attempts]}, {text[result]}, {text[error]}, {text[details]}, {at[wake_at]},
+    {at[created_at]}, {at[started_at]},
+    CASE WHEN {text[status]} IN ('completed', 'failed') THEN {now} END"""
+_CHANGES = """status = {text[status]}, attempts = {int[attempts]}, result = {text[result]},
+    error = {text[error]}, details = {text[details]}, wake_at = {at[wake_at]},
+    started_at = {at[started_at]},
+    finished_at = CASE WHEN {text[status]} IN ('completed', 'failed') THEN {now} END"""
+_CLAIM = "id = %(run)s AND claim_token = %(token)s"
+
+# The lock makes a second writer of the same claim, or one that takes the run over, wait for this
+# statement; its status is read under the lock, so a cancel that came first is seen.
+FENCE = (
+    "fence AS MATERIALIZED (SELECT id, status FROM {run} WHERE " + _CLAIM + " FOR NO KEY UPDATE)"
+)
+_INSERT = {
+    "postgresql": f"""WITH {FENCE}, written AS (
+        INSERT INTO {{step}} ({_COLUMNS}) SELECT fence.id, {_VALUES} FROM fence RETURNING id)
+        SELECT written.id, fence.status FROM written, fence""",
+    "sqlite": f"""INSERT INTO {{step}} ({_COLUMNS}) SELECT id, {_VALUES} FROM {{run}}
+        WHERE {_CLAIM} RETURNING id, (SELECT status FROM {{run}} r WHERE r.id = run_id)""",
+}
+_UPDATE = {
+    "postgresql": f"""WITH {FENCE}, written AS (
+        UPDATE {{step}} SET {_CHANGES} WHERE id = %(step)s
+            AND run_id IN (SELECT id FROM fence) RETURNING id)
+        SELECT written.id, fence.status FROM written, fence""",
+    "sqlite": f"""UPDATE {{step}} SET {_CHANGES} WHERE id = %(step)s
+        AND run_id = (SELECT id FROM {{run}} WHERE {_CLAIM})
+        RETURNING id, (SELECT status FROM {{run}} r WHERE r.id = run_id)""",
+}
+
+def entry_params(entry: Entry) -> dict[str, Any]:
+    """An entry's columns as parameters."""
+    return {
+        "seq": entry.seq,
+        "key": entry.key,
+        "name": entry.name,
+        "kind": entry.kind,
+        "status": entry.status,
+        "attempts": entry.attempts,
+        "result": entry.result,
+        "error": entry.error,
+        "details": entry.details,
+        "wake_at": None if entry.wake_at is None else At(entry.wake_at),
+        "created_at": At(entry.created_at),
+        "started_at": None if entry.started_at is None else At(entry.started_at),
+    }
+
+
+def write(d: Dialect, run_id: UUID, token: UUID, entry: Entry) -> tuple[int, str] | None:
+    """Write an entry if the claim still holds: (step id, the run's status), else None."""
+    params = {**entry_params(entry), "run": run_id, "token": token}
+    if entry.id is None:
+        row = d.one(_INSERT[d.vendor], **params)
+    else:
+        del params["seq"], params["key"], params["name"], params["kind"], params["created_at"]
+        row = d.one(_UPDATE[d.vendor], step=entry.id, **params)
+    return None if row is None else (int(row[0]), str(row[1]))
+
+
+_DELETE = """
+DELETE FROM {step} WHERE run_id = (SELECT id FROM {run} WHERE id = %(run)s
+    AND claim_token = %(token)s) AND seq >= {int[seq]}
+"""
+
+
+def forget(d: Dialect, run_id: UUID, token: UUID, seq: int) -> None:
+    """Remove entries from `seq` on, so that another attempt of the body makes them anew."""
+    d.execute(_DELETE, run=run_id, token=token, seq=seq)
+

@@ -1,0 +1,1 @@
+"""Replay of one run. No queries of its own."""

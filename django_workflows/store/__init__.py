@@ -1,0 +1,1 @@
+"""The only writer of workflow tables: one function = one transaction = one transition."""

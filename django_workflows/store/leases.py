@@ -1,0 +1,253 @@
+"""Route and claim, heartbeat, take over, poison. Knows nothing of bodies."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+from django_workflows import payloads
+from django_workflows.conf import config
+from django_workflows.db import claims as sql
+from django_workflows.db import inbox, records
+from django_workflows.db import runs as run_sql
+from django_workflows.db.base import Dialect, Row
+from django_workflows.db.dialects import dialect
+from django_workflows.exceptions import DeadlineExceeded, WorkflowError
+from django_workflows.fields import to_local
+from django_workflows.store import locks
+from django_workflows.store.ending import end_run
+from django_workflows.telemetry import emit
+
+
+@dataclass(slots=True)
+class Claim:
+    """A claimed run: all that a pass needs, and the token that fences its writes.
+
+    Attributes:
+        now: the database's time at the claim, seconds since 1970.
+        seen: this process's monotonic clock when the claim arrived; time goes on from there.
+        confirmed: when the database last said that the claim holds, by the same clock.
+    """
+
+    run_id: UUID
+    workflow_id: str
+    name: str
+    version: str
+    queue_name: str
+    priority: int
+    input: str
+    attempts: int
+    claim_count: int
+    crashes: int
+    problem_count: int
+    rerun_of: UUID | None
+    deadline_at: float | None
+    now: float
+    token: UUID
+    seen: float = field(default_factory=time.monotonic)
+    confirmed: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.confirmed = self.seen
+
+    @property
+    def is_fresh(self) -> bool:
+        """True when nothing can have been recorded yet."""
+        return self.claim_count == 1 and self.rerun_of is None
+
+    def time(self) -> float:
+        """The database's time now, by its clock at the claim and the time passed since."""
+        return self.now + (time.monotonic() - self.seen)
+
+
+class PoisonRun(WorkflowError):
+    """A run whose workers died again and again on it."""
+
+    def __init__(self, run_id: UUID, crashes: int) -> None:
+        super().__init__(run_id, crashes)
+        self.run_id = run_id
+        self.crashes = crashes
+
+    def __str__(self) -> str:
+        return (
+            f"Run {self.run_id} was given up: its worker died {self.crashes} times in a row "
+            "without a new record. Look for a step that kills the process (memory, a crash in "
+            "native code), mend it, and rerun."
+        )
+
+
+def _claim(d: Dialect, row: Row, token: UUID) -> Claim:
+    run_id, *plain, rerun_of, deadline_at, now = row
+    return Claim(
+        d.uid(run_id),  # type: ignore[arg-type]
+        *plain,
+        d.uid(rerun_of),
+        d.epoch(deadline_at),
+        d.epoch(now),  # type: ignore[arg-type]
+        token,
+    )
+
+
+def claim_batch(
+    worker_id: UUID | None,
+    pairs: list[tuple[str, str]],
+    queues: list[str],
+    limit: int,
+) -> list[Claim]:
+    """Claim up to `limit` due runs of registered workflows, most urgent first."""
+    d = dialect()
+    token = uuid4()
+    rows = sql.claim_batch(
+        d, token=token, worker=worker_id, pairs=pairs, queues=queues, limit=limit
+    )
+    claims = [_claim(d, row, token) for row in rows]
+    claims.sort(key=lambda claim: (-claim.priority, claim.run_id))
+    if claims:
+        emit("runs.claimed", count=len(claims))
+    return claims
+
+
+def claim_one(run_id: UUID, worker_id: UUID | None) -> Claim | None:
+    """Claim this run if it is due."""
+    d = dialect()
+    token = uuid4()
+    row = sql.claim_one(d, run_id, token=token, worker=worker_id)
+    return None if row is None else _claim(d, row, token)
+
+
+def load_histories(claims: list[Claim]) -> dict[UUID, list[records.Entry]]:
+    """Records of the claimed runs, in one query; none for runs claimed for the first time."""
+    run_ids = [claim.run_id for claim in claims if not claim.is_fresh]
+    return records.history(dialect(), run_ids) if run_ids else {}
+
+
+def reload_history(run_id: UUID) -> list[records.Entry]:
+    """The record of one run as it stands."""
+    return records.history(dialect(), [run_id]).get(run_id, [])
+
+
+ROUTE_LIMIT = 200
+
+
+def route(limit: int = ROUTE_LIMIT) -> int:
+    """Make runs due that are parked on a message not yet routed; number of runs looked at."""
+    d = dialect()
+    with locks.transaction(d):
+        run_ids = inbox.lock_unrouted(d, limit)
+        woken = inbox.route(d, run_ids) if run_ids else []
+    for run_id in woken:
+        emit("run.woken", run=run_id)
+    return len(run_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What an idle worker sees in one look. Times are seconds from now, None for never."""
+
+    due_in: float | None
+    unrouted: bool
+    dead: bool
+    overdue_in: float | None
+
+
+def look() -> Outlook:
+    """Ask the database what there is to do, cheaply."""
+    now, due, unrouted, dead, deadline = sql.look(dialect())
+    return Outlook(
+        due_in=None if due is None else due - now,
+        unrouted=unrouted,
+        dead=dead,
+        overdue_in=None if deadline is None else deadline - now,
+    )
+
+
+def take_over_dead() -> int:
+    """Make runs of dead workers due again, or end them as poison; number of runs."""
+    d = dialect()
+    found = sql.dead(d)
+    for run_id, token, crashes in found:
+        if crashes + 1 >= config().max_crashes:
+            _give_up(d, run_id, token, crashes + 1)
+        elif sql.take_over(d, run_id, token):
+            emit("run.taken_over", logging.WARNING, run=run_id, crashes=crashes + 1)
+    return len(found)
+
+
+def _give_up(d: Dialect, run_id: UUID, token: UUID, crashes: int) -> None:
+    with locks.locked_run(d, run_id, "for_update") as (status, held):
+        if status != "running" or held != token:
+            return
+        error = payloads.dump_error(payloads.encode_error(PoisonRun(run_id, crashes)))
+        end_run(d, run_id, status="failed", error=error)
+    emit("run.poisoned", logging.ERROR, run=run_id, crashes=crashes)
+
+
+def fail_overdue() -> int:
+    """Fail runs that are past their deadline, parked and pending ones too; number of runs."""
+    d = dialect()
+    found = sql.overdue(d)
+    for run_id in found:
+        fail_if_overdue(run_id)
+    return len(found)
+
+
+def fail_if_overdue(run_id: UUID) -> None:
+    """End a run as failed with DeadlineExceeded, if it is open and its deadline has passed."""
+    d = dialect()
+    with locks.transaction(d):
+        row = run_sql.lock(d, run_id, "for_update")
+        if row is None or row[1] not in ("pending", "running", "suspended"):
+            return
+        deadline = d.epoch(_deadline(d, run_id))
+        if deadline is None:
+            return
+        error = payloads.encode_error(DeadlineExceeded(run_id, to_local(deadline)))
+        end_run(d, run_id, status="failed", error=payloads.dump_error(error))
+    emit("run.overdue", logging.WARNING, run=run_id)
+
+
+def _deadline(d: Dialect, run_id: UUID) -> Any:
+    row = d.one(
+        "SELECT {epoch[deadline_at]} FROM {run} WHERE id = %(run)s AND deadline_at <= {now}",
+        run=run_id,
+    )
+    return None if row is None else row[0]
+
+
+def register_worker(
+    worker_id: UUID,
+    *,
+    name: str,
+    host: str,
+    pid: int,
+    queues: list[str],
+    pairs: list[tuple[str, str]],
+    lease: timedelta,
+) -> None:
+    """Make this process known; its row carries the lease of every run that it claims."""
+    sql.register_worker(
+        dialect(),
+        worker_id,
+        lease=lease.total_seconds(),
+        name=name[:200],
+        host=host[:255],
+        pid=pid,
+        queues=payloads.dump_json(queues),
+        workflows=payloads.dump_json([list(pair) for pair in pairs]),
+    )
+
+
+def renew(worker_id: UUID, lease: timedelta, doing: list[Any]) -> bool:
+    """Heartbeat: one UPDATE for all runs of the process. False when the row was deleted."""
+    return sql.renew(
+        dialect(), worker_id, lease=lease.total_seconds(), doing=payloads.dump_json(doing)
+    )
+
+
+def stop_worker(worker_id: UUID) -> None:
+    """End the lease of this process."""
+    sql.stop_worker(dialect(), worker_id)

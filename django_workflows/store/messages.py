@@ -1,0 +1,162 @@
+"""Send a message, take it for a step, list."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django_workflows import payloads
+from django_workflows.db import inbox as sql
+from django_workflows.db import records
+from django_workflows.db import runs as run_sql
+from django_workflows.db.base import Row
+from django_workflows.db.dialects import dialect
+from django_workflows.db.records import Entry
+from django_workflows.exceptions import LeaseLost, RunFinished, RunNotFound
+from django_workflows.fields import to_local
+from django_workflows.models import WorkflowMessage, WorkflowRun
+from django_workflows.querysets import MessageQuerySet
+from django_workflows.store import locks
+from django_workflows.store.leases import Claim
+from django_workflows.telemetry import emit
+
+
+def send(run_id: UUID, name: str, data: str, key: str | None) -> WorkflowMessage:
+    """Store a message for a run, or find the one that this key stored before.
+
+    Raises:
+        RunNotFound: there is no such run.
+        RunFinished: the run has ended, and the key is new.
+    """
+    d = dialect()
+    stored = sql.send(d, run_id, name=name, data=data, key=key)
+    if stored is None:
+        return _explain(run_id, key)
+    message = WorkflowMessage(
+        id=stored[0],
+        run_id=run_id,
+        name=name,
+        data=payloads.Encoded(data),
+        idempotency_key=key,
+        created_at=to_local(stored[1]),
+    )
+    message._state.adding = False
+    message._state.db = d.alias
+    emit("message.stored", run=run_id, name=name, id=message.pk)
+    return message
+
+
+def _explain(run_id: UUID, key: str | None) -> WorkflowMessage:
+    # A later statement than the insert: it sees a twin that the insert had to wait for.
+    alias = dialect().alias
+    known = key is not None and find(run_id, key)
+    if known:
+        known.deduplicated = True
+        return known
+    status = WorkflowRun.objects.using(alias).filter(pk=run_id).values_list("status", flat=True)
+    found = status.first()
+    if found is None:
+        raise RunNotFound(run_id)
+    raise RunFinished(run_id, found)
+
+
+def find(run_id: UUID, key: str) -> WorkflowMessage | None:
+    """The message that a run has accepted with this key."""
+    messages = WorkflowMessage.objects.using(dialect().alias)
+    return messages.filter(run_id=run_id, idempotency_key=key).first()
+
+
+def listing(run_id: UUID, state: str | None, name: str | None) -> MessageQuerySet:
+    """Messages of a run, oldest first.
+
+    Raises:
+        RunNotFound: there is no such run.
+    """
+    alias = dialect().alias
+    if not WorkflowRun.objects.using(alias).filter(pk=run_id).exists():
+        raise RunNotFound(run_id)
+    messages = WorkflowMessage.objects.using(alias).filter(run_id=run_id).order_by("id")
+    if state == "pending":
+        messages = messages.pending()
+    elif state == "consumed":
+        messages = messages.consumed()
+    return messages if name is None else messages.filter(name=name)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A message that a step has consumed; `data` is encoded text, `sent_at` an epoch."""
+
+    id: int
+    name: str
+    data: str
+    key: str | None
+    sent_at: float
+
+    def details(self) -> dict[str, Any]:
+        """What the step's details say about it."""
+        told = {"id": self.id, "name": self.name, "key": self.key, "sent_at": self.sent_at}
+        return {"message": told}
+
+
+@dataclass(slots=True)
+class Claimed:
+    """Outcome of a look into the inbox: the run's status, and the message if there was one."""
+
+    run_status: str
+    taken: Taken | None
+
+
+def take(claim: Claim, entry: Entry, names: tuple[str, ...], if_none: Entry | None) -> Claimed:
+    """Give the oldest message of any of the names to a step, recorded in the same commit.
+
+    Without one `if_none` is recorded instead, decided under the run's lock; with `if_none` None
+    nothing is written.
+
+    Raises:
+        LeaseLost: another worker has the run; nothing was written.
+    """
+    d = dialect()
+    if d.writes_with:
+        row = sql.take(d, claim.run_id, claim.token, entry, names)
+        if row is None:
+            raise LeaseLost(claim.run_id)
+        claim.confirmed = time.monotonic()
+        if row[1] is not None:
+            return _took(claim, entry, row[0], Taken(*row[2:]), int(row[1]))
+        if if_none is None:
+            return Claimed(row[0], None)
+    with locks.fenced(d, claim.run_id, claim.token) as status:
+        found = sql.oldest(d, claim.run_id, names)
+        if found is None:
+            if if_none is not None:
+                written = records.write(d, claim.run_id, claim.token, if_none)
+                assert written is not None
+                if_none.id = written[0]
+            return Claimed(status, None)
+        return _record_taken(claim, entry, status, found)
+
+
+def _record_taken(claim: Claim, entry: Entry, status: str, found: Row) -> Claimed:
+    d = dialect()
+    taken = Taken(*found)
+    entry.status, entry.result = "completed", taken.data
+    entry.details = payloads.dump_json(taken.details())
+    entry.wake_at = None
+    written = records.write(d, claim.run_id, claim.token, entry)
+    assert written is not None
+    if not sql.mark_consumed(d, taken.id, written[0]):
+        raise LeaseLost(claim.run_id)
+    return _took(claim, entry, status, taken, written[0])
+
+
+def _took(claim: Claim, entry: Entry, status: str, taken: Taken, step_id: int) -> Claimed:
+    entry.id, entry.status, entry.result = step_id, "completed", taken.data
+    entry.details = payloads.dump_json(taken.details())
+    if claim.crashes:
+        run_sql.forget_crashes(dialect(), claim.run_id, claim.token)
+        claim.crashes = 0
+    emit("message.consumed", run=claim.run_id, name=taken.name, id=taken.id)
+    return Claimed(status, taken)

@@ -1,0 +1,295 @@
+"""Start, get, park, finish, give back, cancel. Not claiming."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.db import models
+
+from django_workflows import payloads
+from django_workflows.db import inbox, records
+from django_workflows.db import runs as sql
+from django_workflows.db.base import Dialect
+from django_workflows.db.dialects import dialect
+from django_workflows.db.postgresql import DUE, LATER
+from django_workflows.db.records import Entry
+from django_workflows.exceptions import (
+    LeaseLost,
+    RunFinished,
+    RunNotFound,
+    WorkflowAlreadyStarted,
+)
+from django_workflows.fields import to_local, uuid7
+from django_workflows.models import WorkflowRun
+from django_workflows.querysets import OPEN_STATUSES, subject_label
+from django_workflows.store import locks
+from django_workflows.store.ending import end_run
+from django_workflows.store.leases import Claim
+from django_workflows.telemetry import emit
+
+ID_CONFLICT = ("return", "raise")
+ID_REUSE = ("return", "raise", "allow", "allow_failed")
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """What a start asks for, checked and encoded.
+
+    Attributes:
+        run_at, deadline_at: seconds since 1970, or None.
+        run_in, deadline_in: seconds from the database's now.
+    """
+
+    workflow_name: str
+    version: str
+    queue_name: str
+    input: str
+    workflow_id: str | None = None
+    priority: int = 0
+    run_at: float | None = None
+    run_in: float = 0.0
+    deadline_at: float | None = None
+    deadline_in: float | None = None
+    subject: models.Model | None = None
+    id_conflict: str = "return"
+    id_reuse: str = "return"
+    parent_id: UUID | None = None
+    rerun_of_id: UUID | None = None
+    state: str = "{}"
+
+    @property
+    def is_due(self) -> bool:
+        return self.run_at is None and self.run_in == 0
+
+
+def start(new: NewRun) -> WorkflowRun:
+    """Record a run; with a workflow id, once."""
+    d = dialect()
+    if new.workflow_id is None:
+        run = _insert(d, new)
+        assert run is not None
+        return run
+    with locks.transaction(d):
+        return _start_once(d, new)
+
+
+def _start_once(d: Dialect, new: NewRun) -> WorkflowRun:
+    while True:
+        found = _find(d, new)
+        if found is not None and (settled := _settle(new, found)) is not None:
+            return settled
+        run = _insert(d, new)
+        if run is None:
+            # Another caller's start has committed in between: look again.
+            continue
+        # Only now that no other run of this id can start is it certain that none has ended since
+        # the look.
+        ended = _find(d, new, but=run.pk)
+        if ended is None or (settled := _settle(new, ended, undo=run)) is None:
+            return run
+        return settled
+
+
+def _find(d: Dialect, new: NewRun, but: UUID | None = None) -> WorkflowRun | None:
+    runs = WorkflowRun.objects.using(d.alias).filter(workflow_id=new.workflow_id).exclude(pk=but)
+    is_open = models.Case(models.When(status__in=OPEN_STATUSES, then=0), default=1)
+    return runs.order_by(is_open, "-id").first()
+
+
+def _settle(new: NewRun, found: WorkflowRun, undo: WorkflowRun | None = None) -> WorkflowRun | None:
+    """The run that answers this start, or None when a new one is wanted."""
+    if found.workflow_name == new.workflow_name and found.is_finished:
+        succeeded = found.status == "completed"
+        if new.id_reuse == "allow" or (new.id_reuse == "allow_failed" and not succeeded):
+            return None
+    if undo is not None:
+        WorkflowRun.objects.using(undo._state.db).filter(pk=undo.pk).delete()
+    refused = new.id_reuse if found.is_finished else new.id_conflict
+    if found.workflow_name != new.workflow_name or refused == "raise":
+        raise WorkflowAlreadyStarted(found, new.workflow_name)
+    found.deduplicated = True
+    return found
+
+
+def _insert(d: Dialect, new: NewRun) -> WorkflowRun | None:
+    run_id = uuid7()
+    subject_type, subject_pk = ("", "") if new.subject is None else subject_label(new.subject)
+    columns: dict[str, Any] = {
+        "id": run_id,
+        "workflow_id": new.workflow_id or str(run_id),
+        "workflow_name": new.workflow_name,
+        "version": new.version,
+        "queue_name": new.queue_name,
+        "priority": new.priority,
+        "input": new.input,
+        "state": new.state,
+        "parent_id": new.parent_id,
+        "rerun_of_id": new.rerun_of_id,
+        "subject_type": subject_type,
+        "subject_pk": subject_pk,
+    }
+    row = sql.insert(
+        d,
+        run_at=new.run_at,
+        run_in=new.run_in,
+        deadline_at=new.deadline_at,
+        deadline_in=new.deadline_in,
+        **columns,
+    )
+    if row is None:
+        return None
+    sql.notify(d, DUE if new.is_due else LATER, new.queue_name)
+    created_at, available_at, deadline_at = (
+        None if epoch is None else to_local(epoch) for epoch in row
+    )
+    run = WorkflowRun(
+        **{**columns, "input": payloads.Encoded(new.input), "state": payloads.Encoded(new.state)},
+        created_at=created_at,
+        available_at=available_at,
+        deadline_at=deadline_at,
+    )
+    run._state.adding = False
+    run._state.db = d.alias
+    emit("run.started", run=run_id, workflow=new.workflow_name)
+    return run
+
+
+def get(run_id: UUID) -> WorkflowRun:
+    """The run of this id.
+
+    Raises:
+        RunNotFound: there is none.
+    """
+    try:
+        return WorkflowRun.objects.using(dialect().alias).get(pk=run_id)
+    except WorkflowRun.DoesNotExist:
+        raise RunNotFound(run_id) from None
+
+
+def get_by_workflow_id(workflow_id: str) -> WorkflowRun:
+    """The open run of this workflow id, else the newest.
+
+    Raises:
+        RunNotFound: there is none.
+    """
+    runs = WorkflowRun.objects.using(dialect().alias).filter(workflow_id=workflow_id)
+    run = runs.open().first() or runs.order_by("-id").first()
+    if run is None:
+        raise RunNotFound(workflow_id, kind="workflow id")
+    return run
+
+
+def cancel(run_id: UUID, reason: str) -> WorkflowRun:
+    """End a run as canceled at once; again on a canceled run changes nothing.
+
+    Raises:
+        RunNotFound: there is no such run.
+        RunFinished: it has completed or failed.
+    """
+    d = dialect()
+    with locks.locked_run(d, run_id, "for_update") as (status, _token):
+        if status in ("completed", "failed"):
+            raise RunFinished(run_id, status)
+        if status != "canceled":
+            text = payloads.clean_text(reason) or "canceled"
+            error = payloads.dump_error({"type": "Canceled", "message": text, "traceback": ""})
+            end_run(d, run_id, status="canceled", error=error)
+    return get(run_id)
+
+
+@dataclass(slots=True)
+class Parking:
+    """What a body waits for when it unwinds.
+
+    Attributes:
+        entry: the waiting step's entry; written unless it stands already.
+        names: message names that wake the run; empty for a sleep or a retry.
+        is_recorded: the entry stands as it is.
+    """
+
+    entry: Entry
+    names: tuple[str, ...] = ()
+    is_recorded: bool = False
+
+
+def park(claim: Claim, parking: Parking) -> bool:
+    """Record the wait and give the claim back; False when a message is there after all.
+
+    Raises:
+        LeaseLost: another worker has the run, or it has ended; nothing was written.
+    """
+    d = dialect()
+    entry = parking.entry
+    names = payloads.dump_json(list(parking.names)) if parking.names else ""
+    emit("run.parking", run=claim.run_id)
+    with locks.fenced(d, claim.run_id, claim.token) as status:
+        if parking.names and inbox.oldest(d, claim.run_id, parking.names) is not None:
+            return False
+        emit("park.looked", run=claim.run_id)
+        if not parking.is_recorded and status == "running":
+            records.write(d, claim.run_id, claim.token, entry)
+            if claim.crashes:
+                sql.forget_crashes(d, claim.run_id, claim.token)
+        if not sql.park(
+            d,
+            claim.run_id,
+            claim.token,
+            kind=entry.kind,
+            names=names,
+            since=entry.created_at,
+            wake_at=entry.wake_at,
+        ):
+            raise LeaseLost(claim.run_id)
+    emit("run.parked", run=claim.run_id, waiting_for=entry.name)
+    return True
+
+
+def finish(claim: Claim, *, status: str, result: str | None = None, error: str | None = None) -> None:
+    """End a claimed run with its result or error.
+
+    Raises:
+        LeaseLost: another worker has the run, or it has been ended otherwise meanwhile.
+    """
+    done = sql.finish(
+        dialect(), claim.run_id, claim.token, status=status, result=result, error=error
+    )
+    if not done:
+        raise LeaseLost(claim.run_id)
+    emit("run.ended", run=claim.run_id, status=status)
+
+
+def give_back(claim: Claim, *, delay: float = 0.0, problem: str = "") -> bool:
+    """Give a claim back, due after `delay` seconds; `problem` tells people why it is stuck."""
+    d = dialect()
+    given = sql.give_back(d, claim.run_id, claim.token, delay=delay, problem=problem)
+    if given and delay == 0:
+        sql.notify(d, DUE, claim.queue_name)
+    emit("run.released", run=claim.run_id, delay=delay)
+    return given
+
+
+def retry_body(claim: Claim, *, delay: float, forget_from: int | None) -> None:
+    """Give a claim back for another attempt of the body; entries from `forget_from` are undone."""
+    d = dialect()
+    with locks.fenced(d, claim.run_id, claim.token):
+        if forget_from is not None:
+            records.forget(d, claim.run_id, claim.token, forget_from)
+        sql.give_back(d, claim.run_id, claim.token, delay=delay, attempts=1)
+    emit("run.retrying", run=claim.run_id, delay=delay)
+
+
+def write_state(claim: Claim, state: str) -> None:
+    """Store what `ctx.set_state` gave.
+
+    Raises:
+        LeaseLost: another worker has the run.
+    """
+    if not sql.write_state(dialect(), claim.run_id, claim.token, state):
+        raise LeaseLost(claim.run_id)
+
+
+def standing(claim: Claim) -> str | None:
+    """The run's status while the claim holds, else None."""
+    return sql.standing(dialect(), claim.run_id, claim.token)

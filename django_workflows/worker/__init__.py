@@ -1,0 +1,1 @@
+"""Processes, threads, sockets. No workflow semantics."""

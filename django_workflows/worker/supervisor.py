@@ -1,0 +1,140 @@
+"""Processes, signals of the operating system, autoreload."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from django.db import connections
+from django.utils import autoreload
+
+from django_workflows.worker.loop import Worker
+from django_workflows.worker.options import WorkerOptions
+
+logger = logging.getLogger("django_workflows.worker")
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# A child that dies sooner than this is started again only after a pause.
+QUICK_DEATH = 5.0
+
+
+def run(options: WorkerOptions, *, processes: int = 1, reload: bool = False) -> int:
+    """Run workers until stopped; the exit code."""
+    if reload:
+        autoreload.run_with_reloader(_run_reloading, options)
+        return 0
+    return run_worker(options) if processes == 1 else Supervisor(options, processes).run()
+
+
+def run_worker(options: WorkerOptions) -> int:
+    """Run one worker in this process."""
+    worker = Worker(options)
+    with _stopped_by_signals(worker):
+        code = worker.run()
+    if code:
+        # Threads are still in user code; waiting for them is what the time-out has ended.
+        os._exit(code)
+    return code
+
+
+def _run_reloading(options: WorkerOptions) -> None:
+    worker = Worker(options)
+    # The reloader exits this process from its main thread; runs are handed back first.
+    atexit.register(worker.stop)
+    worker.run()
+
+
+@contextmanager
+def _stopped_by_signals(worker: Worker) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if worker.is_stopping():
+            os._exit(128 + number)
+        worker.stop()
+
+    before = {number: signal.signal(number, on_signal) for number in SIGNALS}
+    fd = signal.set_wakeup_fd(worker.wake_fd, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(fd)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Supervisor:
+    """Forks workers, starts dead ones again, and passes signals on."""
+
+    def __init__(self, options: WorkerOptions, processes: int) -> None:
+        self._options = options
+        self._processes = processes
+        self._children: dict[int, float] = {}
+        self._stopping = 0
+
+    def run(self) -> int:
+        # No connection may cross the fork: two processes would talk over one socket.
+        connections.close_all()
+        before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
+        try:
+            for _ in range(self._processes):
+                self._fork()
+            return self._watch()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _fork(self) -> None:
+        pid = os.fork()
+        if pid == 0:
+            for number in SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
+            code = 1
+            try:
+                code = run_worker(self._options)
+            except BaseException:
+                logger.exception("A worker process failed.")
+            finally:
+                logging.shutdown()
+                os._exit(code)
+        self._children[pid] = time.monotonic()
+
+    def _watch(self) -> int:
+        worst = 0
+        while self._children:
+            try:
+                pid, status = os.wait()
+            except InterruptedError:
+                continue
+            born = self._children.pop(pid, None)
+            if born is None:
+                continue
+            code = os.waitstatus_to_exitcode(status)
+            if self._stopping or (self._options.burst and code == 0):
+                worst = worst or (abs(code) if code else 0)
+                continue
+            logger.error("Worker process %d ended with %d; starting another.", pid, code)
+            if time.monotonic() - born < QUICK_DEATH:
+                time.sleep(1.0)
+            if not self._stopping:
+                self._fork()
+        return worst
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._stopping += 1
+        for pid in list(self._children):
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                continue
+
+
