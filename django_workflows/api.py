@@ -60,7 +60,9 @@ def _definition(workflow: Any, version: str | int | None = None) -> WorkflowDefi
     return definition
 
 
-def _point(value: dt.datetime | dt.timedelta | float | None, what: str) -> tuple[float | None, float]:
+def _point(
+    value: dt.datetime | dt.timedelta | float | None, what: str
+) -> tuple[float | None, float]:
     """(epoch, seconds from now) of a time that was given either way."""
     from django.conf import settings
     from django.utils import timezone
@@ -292,7 +294,7 @@ def resume(run: WorkflowRun | UUID | str) -> WorkflowRun:
 
     Source: nevo-messaging WorkflowEngine, "resume".
     """
-    from django_workflows.worker import inline
+    from django_workflows.runtime import inline
 
     return inline.resume(_run_id(run))
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 
 from django_workflows import conf, payloads
 from django_workflows.registry import registry
 
 
-def check_settings(**kwargs: Any) -> list[CheckMessage]:
+def check_settings(**kwargs: Any) -> list[checks.CheckMessage]:
     """E001: a fault in DJANGO_WORKFLOWS. E003: its codec can't be used."""
-    found: list[CheckMessage] = [
-        Error(problem, hint=remedy, id="django_workflows.E001")
+    found: list[checks.CheckMessage] = [
+        checks.Error(problem, hint=remedy, id="django_workflows.E001")
         for problem, remedy in conf.problems()
     ]
     if not found:
@@ -23,14 +23,14 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
             payloads.codec()
         except ImproperlyConfigured as error:
             hint = "Give the dotted path of a class with encode(str) -> str and decode(str) -> str."
-            found.append(Error(str(error), hint=hint, id="django_workflows.E003"))
+            found.append(checks.Error(str(error), hint=hint, id="django_workflows.E003"))
     return found
 
 
-def check_registry(**kwargs: Any) -> list[CheckMessage]:
+def check_registry(**kwargs: Any) -> list[checks.CheckMessage]:
     """E002: two functions claim one name and version."""
     return [
-        Error(
+        checks.Error(
             f"Workflow {name!r} version {version!r} is registered by both {first} and {second}.",
             hint="Give one of them another name= or version=.",
             id="django_workflows.E002",
@@ -39,7 +39,7 @@ def check_registry(**kwargs: Any) -> list[CheckMessage]:
     ]
 
 
-def check_database(**kwargs: Any) -> list[CheckMessage]:
+def check_database(**kwargs: Any) -> list[checks.CheckMessage]:
     """W001: SQLite without immediate transactions. E004: a database that isn't supported."""
     alias = conf.config().database
     database = settings.DATABASES.get(alias)
@@ -51,7 +51,7 @@ def check_database(**kwargs: Any) -> list[CheckMessage]:
         if str(options.get("transaction_mode", "")).upper() in ("IMMEDIATE", "EXCLUSIVE"):
             return []
         return [
-            Warning(
+            checks.Warning(
                 f"SQLite database {alias!r} opens deferred transactions, so a view that reads and "
                 "then starts a run or sends a message can fail with 'database is locked'.",
                 hint="Set OPTIONS: {'transaction_mode': 'IMMEDIATE', 'timeout': 20} and WAL mode.",
@@ -60,7 +60,7 @@ def check_database(**kwargs: Any) -> list[CheckMessage]:
         ]
     if "mysql" in engine or "oracle" in engine:
         return [
-            Error(
+            checks.Error(
                 f"Database {alias!r} ({engine}) isn't supported by django_workflows.",
                 hint="Use PostgreSQL 14 or newer, or SQLite; DJANGO_WORKFLOWS['DATABASE'] can "
                 "name another database than the project's default.",
@@ -72,6 +72,6 @@ def check_database(**kwargs: Any) -> list[CheckMessage]:
 
 def register_checks() -> None:
     """Make the checks known to Django; called once, when the app is ready."""
-    register(check_settings, "django_workflows")
-    register(check_registry, "django_workflows")
-    register(check_database, Tags.compatibility)
+    checks.register(check_settings, "django_workflows")
+    checks.register(check_registry, "django_workflows")
+    checks.register(check_database, checks.Tags.compatibility)

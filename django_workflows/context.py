@@ -137,13 +137,21 @@ class WorkflowContext:
 
     @overload
     def wait_for_message(
-        self, name: str | Sequence[str], *, schema: type[T], timeout: timedelta | float | None = ...,
+        self,
+        name: str | Sequence[str],
+        *,
+        schema: type[T],
+        timeout: timedelta | float | None = ...,
         required: bool = ...,
     ) -> Message[T] | None: ...
     @overload
     def wait_for_message(
-        self, name: str | Sequence[str], *, timeout: timedelta | float | None = ...,
-        schema: Any = ..., required: bool = ...,
+        self,
+        name: str | Sequence[str],
+        *,
+        timeout: timedelta | float | None = ...,
+        schema: Any = ...,
+        required: bool = ...,
     ) -> Message[Any] | None: ...
     def wait_for_message(
         self,

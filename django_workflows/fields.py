@@ -38,7 +38,9 @@ def uuid7() -> UUID:
         _last = stamp = max(stamp, _last + 1)
     milliseconds, fraction = divmod(stamp, 4096)
     tail = int.from_bytes(os.urandom(8), "big") & ((1 << 62) - 1)
-    return UUID(int=(milliseconds & ((1 << 48) - 1)) << 80 | 7 << 76 | fraction << 64 | 2 << 62 | tail)
+    return UUID(
+        int=(milliseconds & ((1 << 48) - 1)) << 80 | 7 << 76 | fraction << 64 | 2 << 62 | tail
+    )
 
 
 class _LazyPayload:

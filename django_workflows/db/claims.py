@@ -69,8 +69,15 @@ def _registered(pairs: list[tuple[str, str]]) -> list[str]:
     return [f"{name}\x1f{version}" for name, version in pairs]
 
 
-def claim_batch(d: Dialect, *, token: UUID, worker: UUID | None, pairs: list[tuple[str, str]],
-                queues: list[str], limit: int) -> list[Row]:
+def claim_batch(
+    d: Dialect,
+    *,
+    token: UUID,
+    worker: UUID | None,
+    pairs: list[tuple[str, str]],
+    queues: list[str],
+    limit: int,
+) -> list[Row]:
     """Claim up to `limit` due runs of these workflows, more urgent and longer due ones first."""
     return d.fetch(
         _CLAIM_BATCH[d.vendor],

@@ -10,9 +10,7 @@ from django_workflows.db.postgresql import CHANNEL, MESSAGE
 from django_workflows.db.records import FENCE, Entry, entry_params
 
 _COLUMNS = "run_id, name, data, idempotency_key, routed, created_at"
-_KNOWN_KEY = (
-    "ON CONFLICT (run_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
-)
+_KNOWN_KEY = "ON CONFLICT (run_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
 # Lock, then look and insert: the lock (shared among senders) makes a finisher wait for this
 # transaction, and makes this statement see a finish that came first.
 _SEND = {
@@ -23,7 +21,8 @@ stored AS (
     INSERT INTO {message} (COLUMNS)
     SELECT id, {text[name]}, {text[data]}, {text[key]}, false, {now} FROM target
     WHERE status IN {open} KNOWN RETURNING id, created_at)
-SELECT stored.id, {epoch[stored.created_at]}, pg_notify({text[channel]}, {text[kind]} || target.queue_name)
+SELECT stored.id, {epoch[stored.created_at]},
+    pg_notify({text[channel]}, {text[kind]} || target.queue_name)
 FROM stored, target
 """,
     "sqlite": """
@@ -36,8 +35,9 @@ for _vendor, _text in _SEND.items():
     _SEND[_vendor] = _text.replace("COLUMNS", _COLUMNS).replace("KNOWN", _KNOWN_KEY)
 
 
-def send(d: Dialect, run_id: UUID, *, name: str, data: str, key: str | None
-         ) -> tuple[int, float] | None:
+def send(
+    d: Dialect, run_id: UUID, *, name: str, data: str, key: str | None
+) -> tuple[int, float] | None:
     """Store a message: (id, epoch). None: a known key, no such run, or one that has ended."""
     params: dict[str, Any] = {"run": run_id, "name": name, "data": data, "key": key}
     if d.notifies:
@@ -134,8 +134,7 @@ _TAKE = {
 }
 
 
-def take(d: Dialect, run_id: UUID, token: UUID, entry: Entry, names: tuple[str, ...]
-         ) -> Row | None:
+def take(d: Dialect, run_id: UUID, token: UUID, entry: Entry, names: tuple[str, ...]) -> Row | None:
     """Consume the oldest message and record the wait in one statement (PostgreSQL).
 
     Returns: None when the claim is lost, else (status, step id, message id, name, data, key,

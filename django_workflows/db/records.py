@@ -41,9 +41,9 @@ def history(d: Dialect, run_ids: list[UUID]) -> dict[UUID, list[Entry]]:
     found: dict[UUID, list[Entry]] = defaultdict(list)
     for run_id, *row in d.fetch(_HISTORY, runs=run_ids):
         *plain, wake_at, created_at, started_at, step_id = row
-        found[d.uid(run_id)].append(  # type: ignore[index]
-            Entry(*plain, d.epoch(wake_at), d.epoch(created_at), d.epoch(started_at), step_id)  # type: ignore[arg-type]
-        )
+        times = (d.epoch(wake_at), d.epoch(created_at), d.epoch(started_at))
+        values: tuple[Any, ...] = (*plain, *times, step_id)
+        found[d.uid(run_id)].append(Entry(*values))
     for entries in found.values():
         entries.sort(key=lambda entry: entry.seq)
     return found
@@ -83,6 +83,7 @@ _UPDATE = {
         RETURNING id, (SELECT status FROM {{run}} r WHERE r.id = run_id)""",
 }
 
+
 def entry_params(entry: Entry) -> dict[str, Any]:
     """An entry's columns as parameters."""
     return {
@@ -121,4 +122,3 @@ DELETE FROM {step} WHERE run_id = (SELECT id FROM {run} WHERE id = %(run)s
 def forget(d: Dialect, run_id: UUID, token: UUID, seq: int) -> None:
     """Remove entries from `seq` on, so that another attempt of the body makes them anew."""
     d.execute(_DELETE, run=run_id, token=token, seq=seq)
-

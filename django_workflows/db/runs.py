@@ -21,8 +21,15 @@ RETURNING {epoch[created_at]}, {epoch[available_at]}, {epoch[deadline_at]}
 """
 
 
-def insert(d: Dialect, *, run_at: float | None, run_in: float, deadline_at: float | None,
-           deadline_in: float | None, **columns: Any) -> Row | None:
+def insert(
+    d: Dialect,
+    *,
+    run_at: float | None,
+    run_in: float,
+    deadline_at: float | None,
+    deadline_in: float | None,
+    **columns: Any,
+) -> Row | None:
     """Insert a pending run; None when an open run has its workflow id.
 
     Returns: epochs of created_at, available_at and deadline_at.
@@ -78,8 +85,16 @@ WHERE id = (SELECT id FROM {{run}} WHERE id = %(run)s AND claim_token = %(token)
 _FINISH_STATE = _FINISH.replace("SET status", "SET state = %(state)s, status")
 
 
-def finish(d: Dialect, run_id: UUID, token: UUID, *, status: str, result: str | None,
-           error: str | None, state: str | None = None) -> bool:
+def finish(
+    d: Dialect,
+    run_id: UUID,
+    token: UUID,
+    *,
+    status: str,
+    result: str | None,
+    error: str | None,
+    state: str | None = None,
+) -> bool:
     """End a claimed run, unless the claim was lost or the run ended otherwise."""
     given = {"run": run_id, "token": token, "status": status, "result": result, "error": error}
     if state is None:
@@ -105,8 +120,16 @@ WHERE id = %(run)s AND claim_token = %(token)s AND status = 'running'
 """
 
 
-def park(d: Dialect, run_id: UUID, token: UUID, *, kind: str, names: str, since: float,
-         wake_at: float | None) -> bool:
+def park(
+    d: Dialect,
+    run_id: UUID,
+    token: UUID,
+    *,
+    kind: str,
+    names: str,
+    since: float,
+    wake_at: float | None,
+) -> bool:
     """Give a claimed run back until `wake_at` (None: no timeout) or one of the names."""
     return (
         d.execute(
@@ -130,8 +153,15 @@ WHERE id = %(run)s AND claim_token = %(token)s AND status = 'running'
 """
 
 
-def give_back(d: Dialect, run_id: UUID, token: UUID, *, delay: float = 0.0, problem: str = "",
-              attempts: int = 0) -> bool:
+def give_back(
+    d: Dialect,
+    run_id: UUID,
+    token: UUID,
+    *,
+    delay: float = 0.0,
+    problem: str = "",
+    attempts: int = 0,
+) -> bool:
     """Give a claimed run back, due after `delay` seconds, with the reason if it is stuck."""
     return (
         d.execute(

@@ -17,7 +17,7 @@ from django_workflows.telemetry import emit
 GRACE = 2.0
 
 
-class StepTimeout(Exception):  # noqa: N818 - people read this name in the step's error
+class StepTimeout(Exception):
     """An attempt took longer than the step's timeout."""
 
 

@@ -157,4 +157,3 @@ def as_run_id(run: WorkflowRun | UUID | str) -> UUID:
         return UUID(value)
     except ValueError:
         raise RunNotFound(value) from None
-

@@ -19,6 +19,7 @@ from django_workflows.definitions import WorkflowDefinition
 from django_workflows.exceptions import (
     LeaseLost,
     NonDeterminismError,
+    PayloadError,
     StepFailed,
     WorkflowSuspended,
 )
@@ -123,8 +124,8 @@ class Execution:
                 result, _ = payloads.roundtrip(outcome, "result of the workflow")
                 runs.finish(self.claim, status="completed", result=result)
                 return
-            except payloads.PayloadError as error:
-                outcome = _Raised(error)
+            except PayloadError as refused:
+                outcome = _Raised(refused)
         error = outcome.error
         if isinstance(error, OUTAGES) and not _is_usable():
             raise error

@@ -107,9 +107,7 @@ def wait_for_message(
     return message
 
 
-def _wait(
-    p: Pass, entry: Entry | None, names: tuple[str, ...], seconds: float | None
-) -> Entry:
+def _wait(p: Pass, entry: Entry | None, names: tuple[str, ...], seconds: float | None) -> Entry:
     recorded = entry is not None
     if entry is None:
         entry = p.history.new("message", _label(names), p.time())
@@ -131,9 +129,7 @@ def _wait(
 
 def _instead(entry: Entry, outcome: dict[str, bool]) -> Entry:
     """The entry as it is recorded when the inbox has nothing."""
-    return replace(
-        entry, status="completed", result=None, details=payloads.dump_json(outcome)
-    )
+    return replace(entry, status="completed", result=None, details=payloads.dump_json(outcome))
 
 
 def _convert(entry: Entry, convert: Any) -> Message[Any] | None:

@@ -82,14 +82,8 @@ class PoisonRun(WorkflowError):
 
 def _claim(d: Dialect, row: Row, token: UUID) -> Claim:
     run_id, *plain, rerun_of, deadline_at, now = row
-    return Claim(
-        d.uid(run_id),  # type: ignore[arg-type]
-        *plain,
-        d.uid(rerun_of),
-        d.epoch(deadline_at),
-        d.epoch(now),  # type: ignore[arg-type]
-        token,
-    )
+    values = (d.uid(run_id), *plain, d.uid(rerun_of), d.epoch(deadline_at), d.epoch(now), token)
+    return Claim(*values)
 
 
 def claim_batch(

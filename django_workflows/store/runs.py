@@ -93,7 +93,9 @@ def _start_once(d: Dialect, new: NewRun) -> WorkflowRun:
 
 
 def _find(d: Dialect, new: NewRun, but: UUID | None = None) -> WorkflowRun | None:
-    runs = WorkflowRun.objects.using(d.alias).filter(workflow_id=new.workflow_id).exclude(pk=but)
+    runs = WorkflowRun.objects.using(d.alias).filter(workflow_id=new.workflow_id)
+    if but is not None:
+        runs = runs.exclude(pk=but)
     is_open = models.Case(models.When(status__in=OPEN_STATUSES, then=0), default=1)
     return runs.order_by(is_open, "-id").first()
 
@@ -141,14 +143,12 @@ def _insert(d: Dialect, new: NewRun) -> WorkflowRun | None:
     if row is None:
         return None
     sql.notify(d, DUE if new.is_due else LATER, new.queue_name)
-    created_at, available_at, deadline_at = (
-        None if epoch is None else to_local(epoch) for epoch in row
-    )
+    created_at, available_at, deadline_at = row
     run = WorkflowRun(
         **{**columns, "input": payloads.Encoded(new.input), "state": payloads.Encoded(new.state)},
-        created_at=created_at,
-        available_at=available_at,
-        deadline_at=deadline_at,
+        created_at=to_local(created_at),
+        available_at=to_local(available_at),
+        deadline_at=None if deadline_at is None else to_local(deadline_at),
     )
     run._state.adding = False
     run._state.db = d.alias
@@ -246,7 +246,9 @@ def park(claim: Claim, parking: Parking) -> bool:
     return True
 
 
-def finish(claim: Claim, *, status: str, result: str | None = None, error: str | None = None) -> None:
+def finish(
+    claim: Claim, *, status: str, result: str | None = None, error: str | None = None
+) -> None:
     """End a claimed run with its result or error.
 
     Raises:

@@ -23,8 +23,7 @@ _RENEW_POSTGRESQL = (
     "+ %s * interval '1 second' WHERE id = %s AND stopped_at IS NULL"
 )
 _RENEW_SQLITE = (
-    "UPDATE django_workflows_workflowworker SET lease_until = ? "
-    "WHERE id = ? AND stopped_at IS NULL"
+    "UPDATE django_workflows_workflowworker SET lease_until = ? WHERE id = ? AND stopped_at IS NULL"
 )
 
 
@@ -56,7 +55,7 @@ class Lease:
             else:
                 self._renew_sqlite()
         except Exception as error:
-            print(f"lease not renewed: {error}", file=sys.stderr)
+            sys.stderr.write(f"lease not renewed: {error}\n")
             self._connection = None
 
     def _renew_postgresql(self) -> None:
@@ -75,7 +74,7 @@ class Lease:
         if self._connection is None:
             path = self._given["connection"]["path"]
             self._connection = sqlite3.connect(path, timeout=20, isolation_level=None)
-        until = dt.datetime.now(dt.timezone.utc) + dt.timedelta(seconds=self._given["lease"])
+        until = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=self._given["lease"])
         row = (str(until.replace(tzinfo=None)), self._given["worker"])
         self._connection.execute(_RENEW_SQLITE, row)
 

@@ -50,9 +50,7 @@ class Worker:
         self._stop = False
         self._pairs = registry.pairs()
         self._listener = Listener(self.id, options.queues, options.lease.total_seconds() / 3)
-        self._pool = Pool(
-            options.concurrency, is_stopping=self.is_stopping, on_done=self._on_done
-        )
+        self._pool = Pool(options.concurrency, is_stopping=self.is_stopping, on_done=self._on_done)
         self._heartbeat = Heartbeat(self.id, options.lease, self._pool.slots, self._register)
         self._next_look = 0.0
         self._next_due = float("inf")
@@ -176,7 +174,9 @@ class Worker:
             else:
                 self._due_at(time.monotonic() + outlook.due_in)
         if outlook.overdue_in is not None and outlook.overdue_in > 0:
-            self._next_look = time.monotonic() + min(outlook.overdue_in + 0.01, self._poll_seconds())
+            self._next_look = time.monotonic() + min(
+                outlook.overdue_in + 0.01, self._poll_seconds()
+            )
         else:
             self._next_look = time.monotonic() + self._poll_seconds() * random.uniform(0.9, 1.0)
         self._poll = min(self._poll * 1.5, LONGEST_POLL)

@@ -136,5 +136,3 @@ class Supervisor:
                 os.kill(pid, number)
             except ProcessLookupError:
                 continue
-
-

@@ -41,28 +41,45 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         defaults = config()
         parser.add_argument(
-            "--queue", action="append", default=None, metavar="NAME",
+            "--queue",
+            action="append",
+            default=None,
+            metavar="NAME",
             help="Take runs of this queue only; repeatable. Default: every queue.",
         )
         parser.add_argument(
-            "--concurrency", type=_count, default=defaults.concurrency, metavar="N",
+            "--concurrency",
+            type=_count,
+            default=defaults.concurrency,
+            metavar="N",
             help="Threads that execute runs (default: %(default)s).",
         )
         parser.add_argument(
-            "--processes", type=_count, default=1, metavar="N",
+            "--processes",
+            type=_count,
+            default=1,
+            metavar="N",
             help="Worker processes (default: 1).",
         )
         parser.add_argument("--burst", action="store_true", help="Stop when nothing is due.")
         parser.add_argument(
-            "--poll-interval", type=_positive, default=defaults.poll_seconds, metavar="SECONDS",
+            "--poll-interval",
+            type=_positive,
+            default=defaults.poll_seconds,
+            metavar="SECONDS",
             help="Pause between polls. Default: 5 where notifications get through, else up to 0.5.",
         )
         parser.add_argument(
-            "--lease", type=_positive, default=defaults.lease_seconds, metavar="SECONDS",
+            "--lease",
+            type=_positive,
+            default=defaults.lease_seconds,
+            metavar="SECONDS",
             help="How long a silent worker's runs are left to it (default: %(default)s).",
         )
         parser.add_argument(
-            "--shutdown-timeout", type=_seconds, default=defaults.shutdown_seconds,
+            "--shutdown-timeout",
+            type=_seconds,
+            default=defaults.shutdown_seconds,
             metavar="SECONDS",
             help="How long to wait for current steps when stopped (default: %(default)s).",
         )
@@ -81,8 +98,6 @@ class Command(BaseCommand):
             lease=timedelta(seconds=options["lease"]),
             shutdown_seconds=options["shutdown_timeout"],
         )
-        code = supervisor.run(
-            given, processes=options["processes"], reload=options["autoreload"]
-        )
+        code = supervisor.run(given, processes=options["processes"], reload=options["autoreload"])
         if code:
             sys.exit(code)

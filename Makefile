@@ -1,0 +1,61 @@
+# PYTHON picks the interpreter, VENV the environment's directory, ARGS goes to pytest.
+PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3 python; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo $$python && break; done)
+VENV ?= .venv
+ARGS ?=
+PORT ?= 8000
+
+BIN = $(VENV)/bin
+INSTALLED = $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-sqlite test-postgres serve lint format types check-migrations clean
+
+help: ## list these tasks
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(INSTALLED) ## order, early approval, killed worker, result: the whole story in a minute
+	$(BIN)/python -m testproject.demo
+
+test: test-sqlite test-postgres ## the whole suite, on SQLite and on a PostgreSQL of its own
+
+test-sqlite: $(INSTALLED) ## the whole suite on a SQLite file
+	env -u DATABASE_URL $(BIN)/python -m pytest $(ARGS)
+
+test-postgres: $(INSTALLED) ## the whole suite on PostgreSQL: DATABASE_URL's, else one that it starts
+	$(BIN)/python -m tests.server -- $(BIN)/python -m pytest $(ARGS)
+
+serve: $(INSTALLED) ## the shop at http://localhost:8000 (PORT=) with a worker, until Ctrl-C
+	$(BIN)/python manage.py migrate --verbosity 0
+	$(BIN)/python manage.py seed_shop
+	@$(BIN)/python manage.py runworkflows & worker=$$!; \
+	trap 'kill $$worker; wait $$worker' EXIT; trap 'exit 0' INT TERM; \
+	$(BIN)/python manage.py runserver $(PORT)
+
+lint: $(INSTALLED) ## ruff's rules and formatting, and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+format: $(INSTALLED) ## rewrite the code as ruff wants it
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(INSTALLED) ## mypy, strict for the package
+	$(BIN)/mypy
+
+check-migrations: $(INSTALLED) ## fail when a model has no migration, on SQLite and on PostgreSQL
+	env -u DATABASE_URL $(BIN)/python manage.py makemigrations --check --dry-run
+	env -u DATABASE_URL $(BIN)/python manage.py makemigrations --check --dry-run --settings tests.settings
+	$(BIN)/python -m tests.server -- \
+		$(BIN)/python manage.py makemigrations --check --dry-run --settings tests.settings
+
+clean: ## remove the environment, the demo's files and what the tools cached
+	rm -rf $(VENV) .demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+$(INSTALLED): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; PYTHON= names it." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,12 @@
+from django.apps import AppConfig
+
+
+class LabConfig(AppConfig):
+    name = "tests.lab"
+    label = "lab"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from tests.lab import points
+
+        points.install()
