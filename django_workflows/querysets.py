@@ -10,7 +10,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 if TYPE_CHECKING:
-    pass
+    from django_workflows.models import WorkflowMessage, WorkflowRun  # noqa: F401 - in the bases
 
 OPEN_STATUSES = ("pending", "running", "suspended")
 

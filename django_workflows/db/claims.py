@@ -149,7 +149,7 @@ def take_over(d: Dialect, run_id: UUID, token: UUID) -> bool:
 
 def overdue(d: Dialect, limit: int = 100) -> list[UUID]:
     """Open runs past their deadline."""
-    return [d.uid(row[0]) for row in d.fetch(_OVERDUE, limit=limit)]  # type: ignore[misc]
+    return [d.uid(row[0]) for row in d.fetch(_OVERDUE, limit=limit)]
 
 
 _REGISTER = """

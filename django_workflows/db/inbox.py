@@ -43,7 +43,7 @@ def send(
     if d.notifies:
         params |= {"channel": CHANNEL, "kind": f"{MESSAGE}:"}
     row = d.one(_SEND[d.vendor], **params)
-    return None if row is None else (int(row[0]), d.epoch(row[1]))  # type: ignore[return-value]
+    return None if row is None else (int(row[0]), d.epoch(row[1]))
 
 
 _FOUND = "m.id, m.name, m.data, m.idempotency_key, {epoch[m.created_at]}"
@@ -171,7 +171,7 @@ ORDER BY r.id {for_no_key_update} {skip_locked}
 
 def lock_unrouted(d: Dialect, limit: int = 200) -> list[UUID]:
     """Lock runs with messages that no router has seen, in id order, skipping locked ones."""
-    return [d.uid(row[0]) for row in d.fetch(_RUNS, limit=limit)]  # type: ignore[misc]
+    return [d.uid(row[0]) for row in d.fetch(_RUNS, limit=limit)]
 
 
 _SEEN = """SELECT m.id, m.run_id, m.name FROM {message} m
@@ -199,9 +199,9 @@ def route(d: Dialect, run_ids: list[UUID]) -> list[UUID]:
     commits meanwhile is routed next time.
     """
     if d.writes_with:
-        return [d.uid(row[0]) for row in d.fetch(_ROUTE, runs=run_ids)]  # type: ignore[misc]
+        return [d.uid(row[0]) for row in d.fetch(_ROUTE, runs=run_ids)]
     # Under SQLite's write lock nothing can come in between.
     seen = f"({_SEEN})"
     woken = d.fetch(_WAKE_ID.replace("SEEN", seen), runs=run_ids)
     d.execute(_MARK_ROUTED.replace("SEEN", seen), runs=run_ids)
-    return [d.uid(row[0]) for row in woken]  # type: ignore[misc]
+    return [d.uid(row[0]) for row in woken]
