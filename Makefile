@@ -29,9 +29,11 @@ test-postgres: $(INSTALLED) ## the whole suite on PostgreSQL: DATABASE_URL's, el
 serve: $(INSTALLED) ## the shop at http://localhost:8000 (PORT=) with a worker, until Ctrl-C
 	$(BIN)/python manage.py migrate --verbosity 0
 	$(BIN)/python manage.py seed_shop
+# Ctrl-C reaches the worker by itself, and a second signal would cut its running steps short.
 	@$(BIN)/python manage.py runworkflows & worker=$$!; \
-	trap 'kill $$worker; wait $$worker' EXIT; trap 'exit 0' INT TERM; \
-	$(BIN)/python manage.py runserver $(PORT)
+	trap 'interrupted=yes' INT; trap 'kill $$worker; exit 143' TERM; \
+	$(BIN)/python manage.py runserver $(PORT); \
+	test -n "$$interrupted" || kill $$worker; wait $$worker
 
 lint: $(INSTALLED) ## ruff's rules and formatting, and the direction of imports
 	$(BIN)/ruff check .
@@ -46,8 +48,9 @@ types: $(INSTALLED) ## mypy, strict for the package
 	$(BIN)/mypy
 
 check-migrations: $(INSTALLED) ## fail when a model has no migration, on SQLite and on PostgreSQL
-	env -u DATABASE_URL $(BIN)/python manage.py makemigrations --check --dry-run
-	env -u DATABASE_URL $(BIN)/python manage.py makemigrations --check --dry-run --settings tests.settings
+	DATABASE_URL=sqlite://:memory: $(BIN)/python manage.py makemigrations --check --dry-run
+	DATABASE_URL=sqlite://:memory: \
+		$(BIN)/python manage.py makemigrations --check --dry-run --settings tests.settings
 	$(BIN)/python -m tests.server -- \
 		$(BIN)/python manage.py makemigrations --check --dry-run --settings tests.settings
 

@@ -17,6 +17,7 @@ from asgiref.sync import sync_to_async
 from django_workflows.definitions import (
     WorkflowDefinition,
     as_seconds,
+    check_message_name,
     check_name,
     check_version,
 )
@@ -200,11 +201,16 @@ def send_message(
     from django_workflows import payloads
     from django_workflows.store import messages
 
-    name = check_name(name, "A message's name")
-    if idempotency_key is not None:
-        idempotency_key = check_name(idempotency_key, "An idempotency key", limit=MAX_KEY)
+    name = check_message_name(name)
+    idempotency_key = _check_key(idempotency_key)
     text = payloads.encode(data)
-    return messages.send(_run_id(run), name, text, idempotency_key)
+    message = messages.send(_run_id(run), name, text, idempotency_key)
+    assert message is not None
+    return message
+
+
+def _check_key(key: str | None) -> str | None:
+    return None if key is None else check_name(key, "An idempotency key", limit=MAX_KEY)
 
 
 def list_messages(

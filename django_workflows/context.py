@@ -85,7 +85,7 @@ class WorkflowContext:
         """Logger `django_workflows.run`, silent while replaying, with run id, workflow and step."""
         return self._calls.logger
 
-    def step(self, name: str, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def step(self, name: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `fn` once and record what it returned; a replay gets the record.
 
         What comes back is the decoded record, on the first pass too, so type and value are the
@@ -204,7 +204,7 @@ class WorkflowContext:
         """
         return self._calls.patched(change_id)
 
-    def set_state(self, **values: Any) -> None:
+    def set_state(self, /, **values: Any) -> None:
         """Merge small values into `run.state`, for views and the admin to show.
 
         `{"done": 3, "total": 10}` shows as a progress bar. Not written again while replaying.

@@ -37,6 +37,21 @@ def check_name(value: Any, what: str, *, limit: int = MAX_NAME) -> str:
     return str.__str__(value)
 
 
+def check_message_name(value: Any) -> str:
+    """Return `value` if people can send and await messages of this name.
+
+    Raises:
+        TypeError, ValueError: as `check_name`; names that begin with "$" are the package's own.
+    """
+    name = check_name(value, "A message's name")
+    if name.startswith("$"):
+        raise ValueError(
+            f"Message names that begin with '$' are reserved, got {name!r}. "
+            "Decisions on a gate are made by approve() and reject()."
+        )
+    return name
+
+
 def refuse_async(fn: Callable[..., Any], what: str) -> None:
     """Raise TypeError for what would return a coroutine or async generator instead of a value."""
     target = fn.func if isinstance(fn, functools.partial) else fn

@@ -56,8 +56,20 @@ class StepKind(models.TextChoices):
     UUID = "uuid", _("UUID")
     RANDOM = "random", _("random number")
     PATCH = "patch", _("patch")
+    SIGNAL = "signal", _("signal")
+    SEND_SIGNAL = "send_signal", _("sent signal")
+    APPROVAL = "approval", _("approval")
+    CHILD = "child", _("child run")
+    CHILD_RESULT = "child_result", _("child's result")
 
 
+class ParentClose(models.TextChoices):
+    CANCEL = "cancel", _("cancel with the parent")
+    ABANDON = "abandon", _("go on without the parent")
+
+
+# Decisions on gates are messages of such names, which nobody else can send.
+DECISION_PREFIX = "$approval:"
 OPEN = Q(status__in=OPEN_STATUSES)
 
 
@@ -105,6 +117,10 @@ class WorkflowRun(models.Model):
         verbose_name=_("rerun of"),
         db_index=False,
     )
+    on_parent_close = models.CharField(
+        _("when the parent ends"), max_length=16, choices=ParentClose.choices, default=""
+    )
+    parent_told = models.BooleanField(_("parent told of the end"), default=True, editable=False)
     subject_type = models.CharField(_("subject type"), max_length=200, default="")
     subject_pk = models.CharField(_("subject key"), max_length=255, default="")
     created_at = InstantField(_("created at"))
@@ -150,6 +166,14 @@ class WorkflowRun(models.Model):
                 fields=["parent"], condition=Q(parent__isnull=False), name="workflows_run_parent"
             ),
             models.Index(
+                fields=["parent"], condition=Q(parent_told=False), name="workflows_run_untold"
+            ),
+            models.Index(
+                fields=["waiting_for"],
+                condition=Q(waiting_kind="signal"),
+                name="workflows_run_signal",
+            ),
+            models.Index(
                 fields=["rerun_of"], condition=Q(rerun_of__isnull=False), name="workflows_run_rerun"
             ),
             models.Index(
@@ -181,9 +205,9 @@ class WorkflowRun(models.Model):
 
     @property
     def waiting_names(self) -> list[str]:
-        """Names that would wake this run now."""
+        """Names that would wake this run now: of messages, a signal, a gate or a child's id."""
         names: list[str] = payloads.load_json(self.waiting_for) if self.waiting_for else []
-        return names
+        return [name.removeprefix(DECISION_PREFIX) for name in names]
 
     def wait(self, timeout: timedelta | float | None = None) -> WorkflowRun:
         """Block a script or test until the run has ended, by polling; returns the run itself.
@@ -260,6 +284,8 @@ class WorkflowMessage(models.Model):
         db_index=False,
     )
     consumed_at = InstantField(_("consumed at"), null=True)
+    decides = models.CharField(_("decides"), max_length=255, null=True, editable=False)
+    refused = models.TextField(_("refused because"), default="")
     created_at = InstantField(_("sent at"))
 
     objects = MessageQuerySet.as_manager()
@@ -275,7 +301,13 @@ class WorkflowMessage(models.Model):
                 fields=["run", "idempotency_key"],
                 condition=Q(idempotency_key__isnull=False),
                 name="workflows_message_key",
-            )
+            ),
+            # Of two decisions for one gate at once, the database lets one in.
+            models.UniqueConstraint(
+                fields=["run", "decides"],
+                condition=Q(decides__isnull=False),
+                name="workflows_message_decides",
+            ),
         ]
         indexes = [
             models.Index(
@@ -293,6 +325,41 @@ class WorkflowMessage(models.Model):
                 fields=["consumed_by"],
                 condition=Q(consumed_by__isnull=False),
                 name="workflows_message_consumed",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} #{self.pk}"
+
+
+class WorkflowSignal(models.Model):
+    """One delivery of a broadcast: what a step that waited for the signal's name was given."""
+
+    id = models.BigAutoField(primary_key=True)
+    name = models.CharField(_("name"), max_length=200)
+    data = PayloadField(_("data"))
+    run = models.ForeignKey(
+        WorkflowRun, models.CASCADE, related_name="signals", verbose_name=_("run"), db_index=False
+    )
+    step = models.OneToOneField(
+        WorkflowStep, models.CASCADE, related_name="signal", verbose_name=_("step")
+    )
+    idempotency_key = models.CharField(_("idempotency key"), max_length=255, null=True)
+    routed = models.BooleanField(_("routed"), default=False, editable=False)
+    created_at = InstantField(_("sent at"))
+
+    class Meta:
+        verbose_name = _("workflow signal")
+        verbose_name_plural = _("workflow signals")
+        indexes = [
+            models.Index(fields=["run", "id"], name="workflows_signal_run"),
+            models.Index(
+                fields=["name", "idempotency_key"],
+                condition=Q(idempotency_key__isnull=False),
+                name="workflows_signal_key",
+            ),
+            models.Index(
+                fields=["run"], condition=Q(routed=False), name="workflows_signal_unrouted"
             ),
         ]
 

@@ -45,8 +45,9 @@ def run_until_idle(*runs: WorkflowRun) -> int:
 
 
 def _settle() -> None:
-    while leases.route():
-        pass
+    for source in leases.SOURCES:
+        while leases.route(source):
+            pass
     while leases.fail_overdue():
         pass
 

@@ -241,12 +241,14 @@ def report(story: Story, number: str) -> None:
     run = get_run(workflow_id=order.workflow_id)
     calls = list(order.provider_calls.all())
     charges = list(order.charges.all())
-    taken = [message.consumed_by for message in run.messages.select_related("consumed_by")]
+    inbox = list(run.messages.select_related("consumed_by"))
     _expect("run", run.status, "completed")
     _expect("result", run.result, {"status": "shipped", "charge": order.charge_ref})
     _expect("requests to charge", len(calls), 2)
     _expect("charges", [charge.reference for charge in charges], [order.charge_ref])
-    _expect("messages taken by", [step and step.name for step in taken], ["approval"])
+    takers = [message.consumed_by.key if message.consumed_by else None for message in inbox]
+    gates = [step.key for step in run.steps.all() if step.name == "approval"]
+    _expect("steps that took the messages", takers, gates)
 
     for count, call in enumerate(calls, 1):
         story.add(call.begun_at, f"  provider: request {count} to {call.what}")
@@ -254,12 +256,9 @@ def report(story: Story, number: str) -> None:
             story.add(call.answered_at, f"  provider: answered request {count}")
     for charge in charges:
         story.add(charge.charged_at, f"  provider: {charge.amount} € taken, {charge.reference}")
-    for message in run.messages.all():
+    for message, taker in zip(inbox, takers, strict=True):
         story.add(message.created_at, f"  message {message.name!r} stored: {message.data}")
-        story.add(
-            message.consumed_at,
-            f"  message {message.name!r} taken by step {message.consumed_by.key!r}",
-        )
+        story.add(message.consumed_at, f"  message {message.name!r} taken by step {taker!r}")
     for step in run.steps.all():
         story.add(
             step.finished_at,

@@ -23,6 +23,7 @@ TABLES = {
     "run": "django_workflows_workflowrun",
     "step": "django_workflows_workflowstep",
     "message": "django_workflows_workflowmessage",
+    "signal": "django_workflows_workflowsignal",
     "worker": "django_workflows_workflowworker",
 }
 OPEN = "('pending', 'running', 'suspended')"

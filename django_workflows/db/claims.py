@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django_workflows.db.base import Dialect, Later, Row
 from django_workflows.db.postgresql import CHANNEL
+from django_workflows.db.routing import UNROUTED
 
 _SET = """
 UPDATE {run} SET status = 'running', claim_token = {uuid[token]}, claimed_by = {uuid[worker]},
@@ -17,7 +18,7 @@ UPDATE {run} SET status = 'running', claim_token = {uuid[token]}, claimed_by = {
 WHERE """
 _RETURNING = """
 RETURNING id, workflow_id, workflow_name, version, queue_name, priority, input, attempts,
-    claim_count, crashes, problem_count, rerun_of_id, {epoch[deadline_at]}, {epoch_now}
+    claim_count, crashes, problem_count, rerun_of_id, parent_id, {epoch[deadline_at]}, {epoch_now}
 """
 _DUE = "available_at <= {steady} AND (deadline_at IS NULL OR deadline_at > {steady})"
 _KNOWN = "workflow_name || {separator} || version {any[pairs]}"
@@ -100,20 +101,22 @@ def claim_one(d: Dialect, run_id: UUID, *, token: UUID, worker: UUID | None) -> 
 _LOOK = """
 SELECT {epoch_now},
     (SELECT {epoch[min(available_at)]} FROM {run} WHERE available_at IS NOT NULL),
-    EXISTS (SELECT 1 FROM {message} WHERE NOT routed AND consumed_by_id IS NULL),
+    UNROUTED,
     EXISTS (SELECT 1 FROM {run} r LEFT JOIN {worker} w ON w.id = r.claimed_by
         WHERE r.status = 'running' AND r.claimed_by IS NOT NULL
             AND (w.id IS NULL OR w.lease_until < {steady})),
     (SELECT {epoch[min(deadline_at)]} FROM {run}
         WHERE status IN {open} AND deadline_at IS NOT NULL)
-"""
+""".replace("UNROUTED", ",\n    ".join(UNROUTED.values()))
 
 
 def look(d: Dialect) -> Row:
-    """(now, next due, unrouted messages?, dead claims?, next deadline), times in epochs."""
+    """(now, next due, unrouted sources, dead claims?, next deadline), times in epochs."""
     row = d.one(_LOOK)
     assert row is not None
-    return (d.epoch(row[0]), d.epoch(row[1]), bool(row[2]), bool(row[3]), d.epoch(row[4]))
+    now, due, *found, dead, deadline = row
+    unrouted = [source for source, is_there in zip(UNROUTED, found, strict=True) if is_there]
+    return (d.epoch(now), d.epoch(due), unrouted, bool(dead), d.epoch(deadline))
 
 
 _DEAD = """

@@ -1,4 +1,4 @@
-"""Statements on messages: send, look, take, route."""
+"""Statements on messages: send, look, take."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from django_workflows.db.base import Dialect, Row
 from django_workflows.db.postgresql import CHANNEL, MESSAGE
 from django_workflows.db.records import FENCE, Entry, entry_params
 
-_COLUMNS = "run_id, name, data, idempotency_key, routed, created_at"
-_KNOWN_KEY = "ON CONFLICT (run_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
+_COLUMNS = "run_id, name, data, idempotency_key, decides, refused, routed, created_at"
+# A known key, or a gate that is decided already.
+_KNOWN = "ON CONFLICT DO NOTHING"
 # Lock, then look and insert: the lock (shared among senders) makes a finisher wait for this
 # transaction, and makes this statement see a finish that came first.
 _SEND = {
@@ -19,7 +20,8 @@ WITH target AS MATERIALIZED (
     SELECT id, status, queue_name FROM {run} WHERE id = %(run)s FOR KEY SHARE),
 stored AS (
     INSERT INTO {message} (COLUMNS)
-    SELECT id, {text[name]}, {text[data]}, {text[key]}, false, {now} FROM target
+    SELECT id, {text[name]}, {text[data]}, {text[key]}, {text[decides]}, '',
+        false, {now} FROM target
     WHERE status IN {open} KNOWN RETURNING id, created_at)
 SELECT stored.id, {epoch[stored.created_at]},
     pg_notify({text[channel]}, {text[kind]} || target.queue_name)
@@ -27,19 +29,23 @@ FROM stored, target
 """,
     "sqlite": """
 INSERT INTO {message} (COLUMNS)
-SELECT id, %(name)s, %(data)s, %(key)s, 0, {now} FROM {run}
+SELECT id, %(name)s, %(data)s, %(key)s, %(decides)s, '', 0, {now} FROM {run}
 WHERE id = %(run)s AND status IN {open} KNOWN RETURNING id, created_at
 """,
 }
 for _vendor, _text in _SEND.items():
-    _SEND[_vendor] = _text.replace("COLUMNS", _COLUMNS).replace("KNOWN", _KNOWN_KEY)
+    _SEND[_vendor] = _text.replace("COLUMNS", _COLUMNS).replace("KNOWN", _KNOWN)
 
 
 def send(
-    d: Dialect, run_id: UUID, *, name: str, data: str, key: str | None
+    d: Dialect, run_id: UUID, *, name: str, data: str, key: str | None, decides: str | None
 ) -> tuple[int, float] | None:
-    """Store a message: (id, epoch). None: a known key, no such run, or one that has ended."""
+    """Store a message: (id, epoch).
+
+    None: a known key, a decided gate, no such run, or one that has ended.
+    """
     params: dict[str, Any] = {"run": run_id, "name": name, "data": data, "key": key}
+    params["decides"] = decides
     if d.notifies:
         params |= {"channel": CHANNEL, "kind": f"{MESSAGE}:"}
     row = d.one(_SEND[d.vendor], **params)
@@ -152,56 +158,13 @@ def take(d: Dialect, run_id: UUID, token: UUID, entry: Entry, names: tuple[str, 
     return None if row is None else (row[0], row[1], *row[2:6], d.epoch(row[6]))
 
 
-# Each run once, by skipping from one to the next in the index of unrouted messages.
-_NEXT = """(SELECT m.run_id FROM {message} m WHERE NOT m.routed AND m.consumed_by_id IS NULL
-    AFTER ORDER BY m.run_id LIMIT 1)"""
-_RUNS = (
-    "WITH RECURSIVE unrouted (run_id) AS (SELECT "
-    + _NEXT.replace("AFTER", "")
-    + " UNION ALL SELECT "
-    + _NEXT.replace("AFTER", "AND m.run_id > u.run_id")
-    + " FROM unrouted u WHERE u.run_id IS NOT NULL)"
-    + """
-SELECT r.id FROM {run} r WHERE r.id IN (
-    SELECT run_id FROM unrouted WHERE run_id IS NOT NULL LIMIT %(limit)s)
-ORDER BY r.id {for_no_key_update} {skip_locked}
+_REFUSE = """
+UPDATE {message} SET consumed_by_id = %(step)s, consumed_at = {now}, refused = %(why)s,
+    decides = NULL
+WHERE id = %(message)s AND consumed_by_id IS NULL
 """
-)
 
 
-def lock_unrouted(d: Dialect, limit: int = 200) -> list[UUID]:
-    """Lock runs with messages that no router has seen, in id order, skipping locked ones."""
-    return [d.uid(row[0]) for row in d.fetch(_RUNS, limit=limit)]
-
-
-_SEEN = """SELECT m.id, m.run_id, m.name FROM {message} m
-WHERE m.run_id {any[runs]} AND NOT m.routed AND m.consumed_by_id IS NULL"""
-_WAKE = """UPDATE {run} SET available_at = {now} WHERE id {any[runs]} AND status = 'suspended'
-    AND (available_at IS NULL OR available_at > {now})
-    AND EXISTS (SELECT 1 FROM SEEN seen WHERE seen.run_id = {run}.id AND {waits_for[seen.name]})"""
-_WAKE_ID = _WAKE + " RETURNING id"
-_MARK_ROUTED = "UPDATE {message} SET routed = TRUE WHERE id IN (SELECT id FROM SEEN seen)"
-_ROUTE = (
-    "WITH seen AS MATERIALIZED ("
-    + _SEEN
-    + "), woken AS ("
-    + _WAKE_ID.replace("SEEN seen", "seen")
-    + "), marked AS ("
-    + _MARK_ROUTED.replace("SEEN seen", "seen")
-    + ") SELECT id FROM woken"
-)
-
-
-def route(d: Dialect, run_ids: list[UUID]) -> list[UUID]:
-    """Make due the runs that are parked on a message not yet routed, and mark what was seen.
-
-    The caller holds the runs' locks. Just the rows of one snapshot are marked: a message that
-    commits meanwhile is routed next time.
-    """
-    if d.writes_with:
-        return [d.uid(row[0]) for row in d.fetch(_ROUTE, runs=run_ids)]
-    # Under SQLite's write lock nothing can come in between.
-    seen = f"({_SEEN})"
-    woken = d.fetch(_WAKE_ID.replace("SEEN", seen), runs=run_ids)
-    d.execute(_MARK_ROUTED.replace("SEEN", seen), runs=run_ids)
-    return [d.uid(row[0]) for row in woken]
+def refuse(d: Dialect, message_id: int, step_id: int, why: str) -> None:
+    """Keep a decision that doesn't hold beside its gate, out of the way of others."""
+    d.execute(_REFUSE, message=message_id, step=step_id, why=why)

@@ -9,13 +9,16 @@ from django_workflows.db import clock
 from django_workflows.db.base import At, Dialect, Later, _Each
 
 CHANNEL = "django_workflows"
-# What a notification says: a run is due, a run is due later, a message is to be routed.
-DUE, LATER, MESSAGE = "due", "later", "message"
+# What a notification says: a run is due, or later; a message, a signal, an ended child is to be
+# routed.
+DUE, LATER, MESSAGE, SIGNAL, CHILD = "due", "later", "message", "signal", "child"
 
 _FRAGMENTS: dict[str, Any] = {
     "for_update": "FOR UPDATE",
     "for_no_key_update": "FOR NO KEY UPDATE",
+    "for_share": "FOR SHARE",
     "for_key_share": "FOR KEY SHARE",
+    "untrue": "FALSE",
     "skip_locked": "SKIP LOCKED",
     "materialized": "MATERIALIZED",
     "at": _Each(lambda name: f"to_timestamp(CAST(%({name})s AS double precision))"),
@@ -26,6 +29,9 @@ _FRAGMENTS: dict[str, Any] = {
     "uuid": _Each(lambda name: f"CAST(%({name})s AS uuid)"),
     # The wait's names are a JSON list in a text column.
     "waits_for": _Each(lambda name: f"waiting_for <> '' AND CAST(waiting_for AS jsonb) ? {name}"),
+    "waits_for_run": _Each(
+        lambda run: f"waiting_for <> '' AND CAST(waiting_for AS jsonb) ? CAST({run} AS text)"
+    ),
     "told": "pg_notify(%(channel)s, '')",
     "separator": "chr(31)",
 }

@@ -113,6 +113,14 @@ def write(d: Dialect, run_id: UUID, token: UUID, entry: Entry) -> tuple[int, str
     return None if row is None else (int(row[0]), str(row[1]))
 
 
+def write_new(d: Dialect, run_id: UUID, token: UUID, entry: Entry) -> int:
+    """Write an entry under the run's lock, where the claim is known to hold; its id, also set."""
+    written = write(d, run_id, token, entry)
+    assert written is not None
+    entry.id = written[0]
+    return entry.id
+
+
 _DELETE = """
 DELETE FROM {step} WHERE run_id = (SELECT id FROM {run} WHERE id = %(run)s
     AND claim_token = %(token)s) AND seq >= {int[seq]}

@@ -11,11 +11,12 @@ from django_workflows.db.postgresql import CHANNEL
 _INSERT = """
 INSERT INTO {run} (id, workflow_id, workflow_name, version, queue_name, priority, status, input,
     state, attempts, claim_count, crashes, available_at, deadline_at, waiting_kind, waiting_for,
-    problem, problem_count, parent_id, rerun_of_id, subject_type, subject_pk, created_at)
+    problem, problem_count, parent_id, parent_told, on_parent_close, rerun_of_id, subject_type,
+    subject_pk, created_at)
 VALUES (%(id)s, %(workflow_id)s, %(workflow_name)s, %(version)s, %(queue_name)s, %(priority)s,
     'pending', %(input)s, %(state)s, 0, 0, 0, COALESCE({at[run_at]}, {later[run_in]}),
     COALESCE({at[deadline_at]}, {later[deadline_in]}), '', '', '', 0, {uuid[parent_id]},
-    {uuid[rerun_of_id]}, %(subject_type)s, %(subject_pk)s, {now})
+    TRUE, %(on_parent_close)s, {uuid[rerun_of_id]}, %(subject_type)s, %(subject_pk)s, {now})
 ON CONFLICT (workflow_id) WHERE status IN {open} DO NOTHING
 RETURNING {epoch[created_at]}, {epoch[available_at]}, {epoch[deadline_at]}
 """
@@ -72,7 +73,8 @@ def lock(d: Dialect, run_id: UUID, mode: str) -> Row | None:
 
 
 _ENDED = """status = %(status)s, finished_at = {now}, available_at = NULL, waiting_kind = '',
-    waiting_for = '', waiting_since = NULL, problem = '', problem_count = 0"""
+    waiting_for = '', waiting_since = NULL, problem = '', problem_count = 0,
+    parent_told = (parent_id IS NULL)"""
 
 # FOR UPDATE spelled out: an UPDATE of status alone lets senders in flight go on (KEY SHARE), and
 # their message would land on a finished run.
@@ -103,12 +105,31 @@ def finish(
 
 
 # The token stays, so that the current step of a running run may still be recorded.
-_END = f"UPDATE {{run}} SET {_ENDED}, error = {{text[error]}}, claimed_by = NULL WHERE id = %(run)s"
+_END = f"""UPDATE {{run}} SET {_ENDED}, error = {{text[error]}}, claimed_by = NULL
+WHERE id = %(run)s RETURNING parent_id"""
 
 
-def end(d: Dialect, run_id: UUID, *, status: str, error: str | None) -> None:
-    """End a run that the caller has locked FOR UPDATE, whoever holds its claim."""
-    d.execute(_END, run=run_id, status=status, error=error)
+def end(d: Dialect, run_id: UUID, *, status: str, error: str | None) -> UUID | None:
+    """End a run that the caller has locked FOR UPDATE, whoever holds its claim; its parent."""
+    row = d.one(_END, run=run_id, status=status, error=error)
+    return None if row is None else d.uid(row[0])
+
+
+_TO_CLOSE = """
+SELECT id FROM {run} WHERE parent_id = %(parent)s AND on_parent_close = 'cancel'
+    AND status IN {open} ORDER BY id
+"""
+_OUTCOME = "SELECT status, result, error FROM {run} WHERE id = %(run)s"
+
+
+def children_to_close(d: Dialect, parent_id: UUID) -> list[UUID]:
+    """Open children that end with their parent, in the order in which they are to be locked."""
+    return [d.uid(row[0]) for row in d.fetch(_TO_CLOSE, parent=parent_id)]
+
+
+def outcome(d: Dialect, run_id: UUID) -> Row | None:
+    """(status, result, error) of a run."""
+    return d.one(_OUTCOME, run=run_id)
 
 
 _RELEASED = "claim_token = NULL, claimed_by = NULL, waiting_kind = '', waiting_for = ''"

@@ -19,7 +19,9 @@ from django_workflows.db.base import At, Dialect, Later, _Each
 _FRAGMENTS: dict[str, Any] = {
     "for_update": "",
     "for_no_key_update": "",
+    "for_share": "",
     "for_key_share": "",
+    "untrue": "0",
     "skip_locked": "",
     "materialized": "",
     "now": "%(now)s",
@@ -34,6 +36,12 @@ _FRAGMENTS: dict[str, Any] = {
     "uuid": _Each(lambda name: f"%({name})s"),
     "waits_for": _Each(
         lambda name: f"waiting_for <> '' AND {name} IN (SELECT value FROM json_each(waiting_for))"
+    ),
+    "waits_for_run": _Each(
+        lambda run: (
+            "waiting_for <> '' AND EXISTS (SELECT 1 FROM json_each(waiting_for) "
+            f"WHERE replace(value, '-', '') = {run})"
+        )
     ),
     "told": "id",
     "separator": "char(31)",

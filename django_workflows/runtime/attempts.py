@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from asyncio import CancelledError
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from django.db import connections, transaction
+from django.db import connections
 from django.db.utils import DatabaseError
 
 from django_workflows.telemetry import emit
 
 # How long an attempt that is told to stop may take before its thread is left to itself.
 GRACE = 2.0
+
+# What user code may raise and a run survives: not what stops this process (KeyboardInterrupt), nor
+# a suspension, but what libraries raise past `except Exception`.
+FAILURES = (Exception, SystemExit, GeneratorExit, CancelledError)
 
 
 class StepTimeout(Exception):
@@ -99,14 +104,14 @@ def sheltered(alias: str) -> Iterator[None]:
     if not connection.in_atomic_block:
         yield
         return
-    point = transaction.savepoint(using=alias)
+    point = connection.savepoint()
     try:
         yield
     except BaseException as error:
         if connection.needs_rollback or isinstance(error, DatabaseError):
             connection.needs_rollback = False
-            transaction.savepoint_rollback(point, using=alias)
+            connection.savepoint_rollback(point)
         else:
-            transaction.savepoint_commit(point, using=alias)
+            connection.savepoint_commit(point)
         raise
-    transaction.savepoint_commit(point, using=alias)
+    connection.savepoint_commit(point)

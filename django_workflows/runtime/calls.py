@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from django_workflows import payloads
-from django_workflows.definitions import check_name
+from django_workflows.definitions import check_message_name, check_name
 from django_workflows.exceptions import RunFinished, RunNotFound
 from django_workflows.fields import to_local
 from django_workflows.runtime import step_calls, wait_calls
@@ -101,7 +101,7 @@ class RunCalls:
     def send_message(self, run: WorkflowRun | UUID | str, name: str, data: Any) -> None:
         p = self._pass
         p.guard()
-        name = check_name(name, "A message's name")
+        name = check_message_name(name)
         run_id = as_run_id(run)
         entry = p.recorded("send", name)
         if entry is None:

@@ -24,6 +24,7 @@ from django_workflows.exceptions import (
     WorkflowSuspended,
 )
 from django_workflows.registry import registry
+from django_workflows.runtime.attempts import FAILURES
 from django_workflows.runtime.calls import RunCalls
 from django_workflows.runtime.history import History
 from django_workflows.runtime.passes import Pass, PassInterrupted, Reason, connection
@@ -105,7 +106,7 @@ class Execution:
             result = self.definition.fn(WorkflowContext(calls), **given)
         except WorkflowSuspended as suspended:
             return suspended
-        except (Exception, SystemExit, GeneratorExit) as error:
+        except FAILURES as error:
             result = _Raised(error)
         if p.interruption is None and p.mismatch is None:
             try:

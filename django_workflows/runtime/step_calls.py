@@ -78,7 +78,7 @@ def _attempt(p: Pass, entry: Entry, options: StepOptions, fn: Callable[[], Any])
         text, decoded = payloads.roundtrip(value, f"result of step {entry.name!r}")
     except PassInterrupted:
         raise
-    except (Exception, SystemExit, GeneratorExit) as error:
+    except attempts.FAILURES as error:
         _failed(p, entry, options, error)
     entry.status, entry.result, entry.error = "completed", text, None
     _record_result(p, entry)

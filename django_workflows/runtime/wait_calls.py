@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -12,19 +11,24 @@ from django.conf import settings
 from django.utils import timezone
 
 from django_workflows import payloads
-from django_workflows.db.records import Entry
-from django_workflows.definitions import MAX_NAME, as_seconds, check_name
-from django_workflows.exceptions import MessageTimeout, StepFailed
-from django_workflows.fields import to_epoch, to_local
+from django_workflows.definitions import MAX_NAME, as_seconds, check_message_name, check_name
+from django_workflows.exceptions import MessageTimeout
+from django_workflows.fields import to_epoch
 from django_workflows.runtime.passes import Pass
-from django_workflows.runtime.step_calls import failure
+from django_workflows.runtime.waits import (
+    Wait,
+    fulfil,
+    instead,
+    to_message,
+    to_new_message,
+    wait_seconds,
+)
 from django_workflows.schemas import resolve_schema
-from django_workflows.store import messages
+from django_workflows.store import messages, signals
 from django_workflows.store.messages import Claimed
 from django_workflows.store.runs import Parking
 from django_workflows.values import Message
 
-TIMED_OUT = {"timed_out": True}
 NOTHING = {"nothing": True}
 
 
@@ -71,7 +75,7 @@ def check_names(name: str | Sequence[str]) -> tuple[str, ...]:
     names = (name,) if isinstance(name, str) else tuple(name)
     if not names:
         raise ValueError("Waiting for a message needs at least one name.")
-    return tuple(check_name(each, "A message's name") for each in names)
+    return tuple(check_message_name(each) for each in names)
 
 
 def _label(names: tuple[str, ...]) -> str:
@@ -91,70 +95,43 @@ def wait_for_message(
     """`ctx.wait_for_message`."""
     p.guard()
     names = check_names(name)
-    seconds = None if timeout is None else as_seconds(timeout, "A wait's timeout")
+    seconds = wait_seconds(timeout)
     convert = resolve_schema(schema)
-    entry = p.recorded("message", _label(names))
-    if entry is None or entry.status == "waiting":
-        entry = _wait(p, entry, names, seconds)
-        message = _convert_new(p, entry, convert)
-    elif entry.status == "failed":
-        raise failure(entry)
-    else:
-        message = _convert(entry, convert)
+    wait = Wait(
+        kind="message",
+        name=_label(names),
+        names=names,
+        details={"names": list(names)},
+        take=lambda entry, nothing: messages.take(p.claim, entry, names, nothing),
+        look=lambda entry: messages.is_there(p.run_id, names),
+    )
+    entry, is_new = fulfil(p, wait, seconds)
+    message = to_new_message(p, entry, convert) if is_new else to_message(entry, convert)
     if message is None and required:
         asked = names[0] if len(names) == 1 else names
         raise MessageTimeout(asked, None if seconds is None else dt.timedelta(seconds=seconds))
     return message
 
 
-def _wait(p: Pass, entry: Entry | None, names: tuple[str, ...], seconds: float | None) -> Entry:
-    recorded = entry is not None
-    if entry is None:
-        entry = p.history.new("message", _label(names), p.time())
-        entry.details = payloads.dump_json({"names": list(names)})
-        entry.started_at = p.time()
-        entry.wake_at = None if seconds is None else p.time() + seconds
-    is_over = entry.wake_at is not None and entry.wake_at <= p.time()
-    nothing = _instead(entry, TIMED_OUT) if is_over else None
-    looked: Claimed = p.stored(lambda: messages.take(p.claim, entry, names, nothing))
-    if looked.taken is None and nothing is None:
-        p.check_status(looked.run_status)
-        entry.status = "waiting"
-        raise p.suspend(Parking(entry, names, is_recorded=recorded))
-    if looked.taken is None and nothing is not None:
-        entry.id, entry.status, entry.details = nothing.id, nothing.status, nothing.details
-    p.keep(entry, looked.run_status)
-    return entry
-
-
-def _instead(entry: Entry, outcome: dict[str, bool]) -> Entry:
-    """The entry as it is recorded when the inbox has nothing."""
-    return replace(entry, status="completed", result=None, details=payloads.dump_json(outcome))
-
-
-def _convert(entry: Entry, convert: Any) -> Message[Any] | None:
-    """The message of a completed entry; None for a timeout or an empty inbox."""
-    told = payloads.load_json(entry.details).get("message")
-    if told is None:
-        return None
-    data = payloads.decode(entry.result or "null")
-    try:
-        data = convert(data)
-    except Exception as error:
-        text = f"message {told['id']} ({told['name']!r}) doesn't fit the schema: {error}"
-        raise StepFailed(entry.name, type(error).__name__, text, entry.attempts) from error
-    return Message(told["id"], told["name"], data, told["key"], to_local(told["sent_at"]))
-
-
-def _convert_new(p: Pass, entry: Entry, convert: Any) -> Message[Any] | None:
-    """As `_convert`, and record it where the data doesn't fit, so that people see the fault."""
-    try:
-        return _convert(entry, convert)
-    except StepFailed as failed:
-        told = {"type": failed.type, "message": failed.message, "traceback": ""}
-        entry.status, entry.error = "failed", payloads.dump_error(told)
-        p.record(entry)
-        raise
+def wait_for_signal(
+    p: Pass, name: str, timeout: dt.timedelta | float | None, schema: Any
+) -> Message[Any] | None:
+    """`ctx.wait_for_signal`."""
+    p.guard()
+    name = check_name(name, "A signal's name")
+    seconds = wait_seconds(timeout)
+    convert = resolve_schema(schema)
+    wait = Wait(
+        kind="signal",
+        name=name,
+        names=(name,),
+        details={"names": [name]},
+        take=lambda entry, nothing: signals.take(p.claim, entry, nothing),
+        look=lambda entry: signals.is_there(entry.id),
+        is_broadcast=True,
+    )
+    entry, is_new = fulfil(p, wait, seconds)
+    return to_new_message(p, entry, convert) if is_new else to_message(entry, convert)
 
 
 def receive_message(p: Pass, name: str | Sequence[str]) -> Message[Any] | None:
@@ -165,8 +142,8 @@ def receive_message(p: Pass, name: str | Sequence[str]) -> Message[Any] | None:
     if entry is None:
         new = p.history.new("receive", _label(names), p.time())
         new.details = payloads.dump_json({"names": list(names)})
-        nothing = _instead(new, NOTHING)
+        nothing = instead(new, NOTHING)
         looked: Claimed = p.stored(lambda: messages.take(p.claim, new, names, nothing))
         entry = nothing if looked.taken is None else new
         p.keep(entry, looked.run_status)
-    return _convert(entry, lambda data: data)
+    return to_message(entry, lambda data: data)

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 from django_workflows import payloads
 from django_workflows.conf import config
 from django_workflows.db import claims as sql
-from django_workflows.db import inbox, records
+from django_workflows.db import records, routing
 from django_workflows.db import runs as run_sql
 from django_workflows.db.base import Dialect, Row
 from django_workflows.db.dialects import dialect
@@ -45,6 +45,7 @@ class Claim:
     crashes: int
     problem_count: int
     rerun_of: UUID | None
+    parent: UUID | None
     deadline_at: float | None
     now: float
     token: UUID
@@ -81,8 +82,11 @@ class PoisonRun(WorkflowError):
 
 
 def _claim(d: Dialect, row: Row, token: UUID) -> Claim:
-    run_id, *plain, rerun_of, deadline_at, now = row
-    values = (d.uid(run_id), *plain, d.uid(rerun_of), d.epoch(deadline_at), d.epoch(now), token)
+    run_id, *plain, rerun_of, parent, deadline_at, now = row
+    values = (
+        *(d.uid(run_id), *plain, d.uid(rerun_of), d.uid(parent)),
+        *(d.epoch(deadline_at), d.epoch(now), token),
+    )
     return Claim(*values)
 
 
@@ -125,14 +129,20 @@ def reload_history(run_id: UUID) -> list[records.Entry]:
 
 
 ROUTE_LIMIT = 200
+SOURCES = tuple(routing.SOURCES)
+SOURCES_TOLD = frozenset(SOURCES)
 
 
-def route(limit: int = ROUTE_LIMIT) -> int:
-    """Make runs due that are parked on a message not yet routed; number of runs looked at."""
+def route(source: str = "message", limit: int = ROUTE_LIMIT) -> int:
+    """Make runs due that are parked on what has come and isn't routed; number of runs seen.
+
+    Args:
+        source: "message", "signal" or "child".
+    """
     d = dialect()
     with locks.transaction(d):
-        run_ids = inbox.lock_unrouted(d, limit)
-        woken = inbox.route(d, run_ids) if run_ids else []
+        run_ids = routing.lock_unrouted(d, source, limit)
+        woken = routing.route(d, source, run_ids) if run_ids else []
     for run_id in woken:
         emit("run.woken", run=run_id)
     return len(run_ids)
@@ -143,7 +153,7 @@ class Outlook:
     """What an idle worker sees in one look. Times are seconds from now, None for never."""
 
     due_in: float | None
-    unrouted: bool
+    unrouted: tuple[str, ...]
     dead: bool
     overdue_in: float | None
 
@@ -153,7 +163,7 @@ def look() -> Outlook:
     now, due, unrouted, dead, deadline = sql.look(dialect())
     return Outlook(
         due_in=None if due is None else due - now,
-        unrouted=unrouted,
+        unrouted=tuple(unrouted),
         dead=dead,
         overdue_in=None if deadline is None else deadline - now,
     )

@@ -17,23 +17,28 @@ from django_workflows.db.records import Entry
 from django_workflows.exceptions import LeaseLost, RunFinished, RunNotFound
 from django_workflows.fields import to_local
 from django_workflows.models import WorkflowMessage, WorkflowRun
-from django_workflows.querysets import MessageQuerySet
+from django_workflows.querysets import OPEN_STATUSES, MessageQuerySet
 from django_workflows.store import locks
 from django_workflows.store.leases import Claim
 from django_workflows.telemetry import emit
 
 
-def send(run_id: UUID, name: str, data: str, key: str | None) -> WorkflowMessage:
+def send(
+    run_id: UUID, name: str, data: str, key: str | None, *, decides: str | None = None
+) -> WorkflowMessage | None:
     """Store a message for a run, or find the one that this key stored before.
+
+    Args:
+        decides: for a decision, what it decides; None comes back when that is decided already.
 
     Raises:
         RunNotFound: there is no such run.
         RunFinished: the run has ended, and the key is new.
     """
     d = dialect()
-    stored = sql.send(d, run_id, name=name, data=data, key=key)
+    stored = sql.send(d, run_id, name=name, data=data, key=key, decides=decides)
     if stored is None:
-        return _explain(run_id, key)
+        return _explain(run_id, key, decides)
     message = WorkflowMessage(
         id=stored[0],
         run_id=run_id,
@@ -48,7 +53,7 @@ def send(run_id: UUID, name: str, data: str, key: str | None) -> WorkflowMessage
     return message
 
 
-def _explain(run_id: UUID, key: str | None) -> WorkflowMessage:
+def _explain(run_id: UUID, key: str | None, decides: str | None) -> WorkflowMessage | None:
     # A later statement than the insert: it sees a twin that the insert had to wait for.
     alias = dialect().alias
     known = key is not None and find(run_id, key)
@@ -59,6 +64,8 @@ def _explain(run_id: UUID, key: str | None) -> WorkflowMessage:
     found = status.first()
     if found is None:
         raise RunNotFound(run_id)
+    if decides is not None and found in OPEN_STATUSES:
+        return None
     raise RunFinished(run_id, found)
 
 
@@ -83,6 +90,11 @@ def listing(run_id: UUID, state: str | None, name: str | None) -> MessageQuerySe
     elif state == "consumed":
         messages = messages.consumed()
     return messages if name is None else messages.filter(name=name)
+
+
+def is_there(run_id: UUID, names: tuple[str, ...]) -> bool:
+    """Whether the inbox holds a pending message of any of the names."""
+    return sql.oldest(dialect(), run_id, names) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +144,7 @@ def take(claim: Claim, entry: Entry, names: tuple[str, ...], if_none: Entry | No
         found = sql.oldest(d, claim.run_id, names)
         if found is None:
             if if_none is not None:
-                written = records.write(d, claim.run_id, claim.token, if_none)
-                assert written is not None
-                if_none.id = written[0]
+                records.write_new(d, claim.run_id, claim.token, if_none)
             return Claimed(status, None)
         return _record_taken(claim, entry, status, found)
 
@@ -145,11 +155,10 @@ def _record_taken(claim: Claim, entry: Entry, status: str, found: Row) -> Claime
     entry.status, entry.result = "completed", taken.data
     entry.details = payloads.dump_json(taken.details())
     entry.wake_at = None
-    written = records.write(d, claim.run_id, claim.token, entry)
-    assert written is not None
-    if not sql.mark_consumed(d, taken.id, written[0]):
+    step_id = records.write_new(d, claim.run_id, claim.token, entry)
+    if not sql.mark_consumed(d, taken.id, step_id):
         raise LeaseLost(claim.run_id)
-    return _took(claim, entry, status, taken, written[0])
+    return _took(claim, entry, status, taken, step_id)
 
 
 def _took(claim: Claim, entry: Entry, status: str, taken: Taken, step_id: int) -> Claimed:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -9,7 +11,7 @@ from uuid import UUID
 from django.db import models
 
 from django_workflows import payloads
-from django_workflows.db import inbox, records
+from django_workflows.db import records
 from django_workflows.db import runs as sql
 from django_workflows.db.base import Dialect
 from django_workflows.db.dialects import dialect
@@ -25,7 +27,7 @@ from django_workflows.fields import to_local, uuid7
 from django_workflows.models import WorkflowRun
 from django_workflows.querysets import OPEN_STATUSES, subject_label
 from django_workflows.store import locks
-from django_workflows.store.ending import end_run
+from django_workflows.store.ending import canceled_error, close_children, end_run, tell_parent
 from django_workflows.store.leases import Claim
 from django_workflows.telemetry import emit
 
@@ -56,6 +58,7 @@ class NewRun:
     id_conflict: str = "return"
     id_reuse: str = "return"
     parent_id: UUID | None = None
+    on_parent_close: str = ""
     rerun_of_id: UUID | None = None
     state: str = "{}"
 
@@ -128,6 +131,7 @@ def _insert(d: Dialect, new: NewRun) -> WorkflowRun | None:
         "input": new.input,
         "state": new.state,
         "parent_id": new.parent_id,
+        "on_parent_close": new.on_parent_close,
         "rerun_of_id": new.rerun_of_id,
         "subject_type": subject_type,
         "subject_pk": subject_pk,
@@ -193,9 +197,7 @@ def cancel(run_id: UUID, reason: str) -> WorkflowRun:
         if status in ("completed", "failed"):
             raise RunFinished(run_id, status)
         if status != "canceled":
-            text = payloads.clean_text(reason) or "canceled"
-            error = payloads.dump_error({"type": "Canceled", "message": text, "traceback": ""})
-            end_run(d, run_id, status="canceled", error=error)
+            end_run(d, run_id, status="canceled", error=canceled_error(reason))
     return get(run_id)
 
 
@@ -205,17 +207,20 @@ class Parking:
 
     Attributes:
         entry: the waiting step's entry; written unless it stands already.
-        names: message names that wake the run; empty for a sleep or a retry.
+        names: what wakes the run (names of messages, a signal's, a child's id); empty for a
+            sleep or a retry.
+        look: tells, under the run's lock, whether what it waits for is there already.
         is_recorded: the entry stands as it is.
     """
 
     entry: Entry
     names: tuple[str, ...] = ()
+    look: Callable[[], bool] | None = None
     is_recorded: bool = False
 
 
 def park(claim: Claim, parking: Parking) -> bool:
-    """Record the wait and give the claim back; False when a message is there after all.
+    """Record the wait and give the claim back; False when what it waits for is there after all.
 
     Raises:
         LeaseLost: another worker has the run, or it has ended; nothing was written.
@@ -225,7 +230,7 @@ def park(claim: Claim, parking: Parking) -> bool:
     names = payloads.dump_json(list(parking.names)) if parking.names else ""
     emit("run.parking", run=claim.run_id)
     with locks.fenced(d, claim.run_id, claim.token) as status:
-        if parking.names and inbox.oldest(d, claim.run_id, parking.names) is not None:
+        if parking.look is not None and parking.look():
             return False
         emit("park.looked", run=claim.run_id)
         if not parking.is_recorded and status == "running":
@@ -247,18 +252,29 @@ def park(claim: Claim, parking: Parking) -> bool:
 
 
 def finish(
-    claim: Claim, *, status: str, result: str | None = None, error: str | None = None
+    claim: Claim,
+    *,
+    status: str,
+    result: str | None = None,
+    error: str | None = None,
+    has_children: bool = False,
 ) -> None:
     """End a claimed run with its result or error.
+
+    Args:
+        has_children: some may have to be closed with it.
 
     Raises:
         LeaseLost: another worker has the run, or it has been ended otherwise meanwhile.
     """
-    done = sql.finish(
-        dialect(), claim.run_id, claim.token, status=status, result=result, error=error
-    )
-    if not done:
-        raise LeaseLost(claim.run_id)
+    d = dialect()
+    with locks.transaction(d) if has_children or claim.parent else nullcontext():
+        if not sql.finish(d, claim.run_id, claim.token, status=status, result=result, error=error):
+            raise LeaseLost(claim.run_id)
+        if claim.parent is not None:
+            tell_parent(d)
+        if has_children:
+            close_children(d, claim.run_id)
     emit("run.ended", run=claim.run_id, status=status)
 
 

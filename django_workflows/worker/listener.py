@@ -69,7 +69,8 @@ class Listener:
             self._heard_at = time.monotonic()
             return
         kind, _, queue = notification.payload.partition(":")
-        if not self._queues or queue in self._queues:
+        # An ended child's parent may be of any queue.
+        if not queue or not self._queues or queue in self._queues:
             self._told.add(kind)
 
     def wait(self, seconds: float) -> None:

@@ -11,12 +11,12 @@ import os
 import random
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from django.db import connections, reset_queries
 
 from django_workflows.conf import config
-from django_workflows.db.postgresql import DUE, LATER, MESSAGE
+from django_workflows.db.postgresql import DUE, LATER
 from django_workflows.fields import uuid7
 from django_workflows.registry import registry
 from django_workflows.runtime.executor import OUTAGES
@@ -124,8 +124,8 @@ class Worker:
         now = time.monotonic()
         if now >= self._next_look or LATER in told:
             self._look()
-        elif MESSAGE in told:
-            self._route()
+        else:
+            self._route(leases.SOURCES_TOLD & told)
         if DUE in told or now >= self._next_due:
             self._may_have_more = True
         self._give_back_queued()
@@ -162,8 +162,7 @@ class Worker:
     def _look(self) -> None:
         """Ask what there is to do, and do what isn't a claim."""
         outlook = leases.look()
-        if outlook.unrouted:
-            self._route()
+        self._route(outlook.unrouted)
         if outlook.dead and leases.take_over_dead():
             self._may_have_more = True
         if outlook.overdue_in is not None and outlook.overdue_in <= 0:
@@ -173,20 +172,21 @@ class Worker:
                 self._may_have_more = True
             else:
                 self._due_at(time.monotonic() + outlook.due_in)
+        pause = self._poll_seconds() * random.uniform(0.9, 1.0)
+        if outlook.unrouted:
+            pause = min(pause, SHORTEST_POLL)
         if outlook.overdue_in is not None and outlook.overdue_in > 0:
-            self._next_look = time.monotonic() + min(
-                outlook.overdue_in + 0.01, self._poll_seconds()
-            )
-        else:
-            self._next_look = time.monotonic() + self._poll_seconds() * random.uniform(0.9, 1.0)
+            pause = min(pause, outlook.overdue_in + 0.01)
+        self._next_look = time.monotonic() + pause
         self._poll = min(self._poll * 1.5, LONGEST_POLL)
 
-    def _route(self) -> None:
-        while leases.route() >= leases.ROUTE_LIMIT:
-            pass
-        self._may_have_more = True
-        # Runs that were locked just now are tried again soon.
-        self._next_look = min(self._next_look, time.monotonic() + SHORTEST_POLL)
+    def _route(self, sources: Iterable[str]) -> None:
+        for source in sources:
+            while leases.route(source) >= leases.ROUTE_LIMIT:
+                pass
+            self._may_have_more = True
+            # Runs that were locked just now are tried again soon.
+            self._next_look = min(self._next_look, time.monotonic() + SHORTEST_POLL)
 
     def _poll_seconds(self) -> float:
         if self.options.poll_seconds is not None:
