@@ -1,24 +1,37 @@
 """Durable workflows for Django with nothing but the project's own database."""
 
 from django_workflows.api import (
+    aapprove,
     acancel,
     aget_run,
     alist_messages,
+    approve,
+    areject,
+    arerun,
     aresume,
     asend_message,
+    asend_signal,
+    asignal_with_start,
     astart,
     cancel,
     get_run,
     list_messages,
+    reject,
+    rerun,
     resume,
     send_message,
+    send_signal,
+    signal_with_start,
     start,
 )
 from django_workflows.context import WorkflowContext
-from django_workflows.decorators import Workflow, workflow
+from django_workflows.decorators import Workflow, register, workflow
 from django_workflows.definitions import step
 from django_workflows.exceptions import (
+    ApprovalDenied,
+    ChildFailed,
     DeadlineExceeded,
+    GateDecided,
     LeaseLost,
     MessageTimeout,
     NonDeterminismError,
@@ -35,10 +48,14 @@ from django_workflows.exceptions import (
     is_workflow_suspended,
 )
 from django_workflows.retry import RetryPolicy
-from django_workflows.values import Message, Page
+from django_workflows.values import Approval, Message, Page, SignalWithStart
 
 __all__ = [
+    "Approval",
+    "ApprovalDenied",
+    "ChildFailed",
     "DeadlineExceeded",
+    "GateDecided",
     "LeaseLost",
     "Message",
     "MessageTimeout",
@@ -50,6 +67,7 @@ __all__ = [
     "RetryPolicy",
     "RunFinished",
     "RunNotFound",
+    "SignalWithStart",
     "StepFailed",
     "Workflow",
     "WorkflowAlreadyStarted",
@@ -57,18 +75,29 @@ __all__ = [
     "WorkflowError",
     "WorkflowNotRegistered",
     "WorkflowSuspended",
+    "aapprove",
     "acancel",
     "aget_run",
     "alist_messages",
+    "approve",
+    "areject",
+    "arerun",
     "aresume",
     "asend_message",
+    "asend_signal",
+    "asignal_with_start",
     "astart",
     "cancel",
     "get_run",
     "is_workflow_suspended",
     "list_messages",
+    "register",
+    "reject",
+    "rerun",
     "resume",
     "send_message",
+    "send_signal",
+    "signal_with_start",
     "start",
     "step",
     "workflow",

@@ -6,6 +6,7 @@ Imports of what needs the app registry sit inside the functions, so that
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import functools
 from collections.abc import Awaitable, Callable, Mapping
@@ -22,12 +23,13 @@ from django_workflows.definitions import (
     check_version,
 )
 from django_workflows.registry import registry
-from django_workflows.values import Page
+from django_workflows.values import Page, SignalWithStart
 
 if TYPE_CHECKING:
     from django.db.models import Model
 
-    from django_workflows.models import WorkflowMessage, WorkflowRun
+    from django_workflows.models import WorkflowMessage, WorkflowRun, WorkflowStep
+    from django_workflows.store.runs import NewRun
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -135,11 +137,45 @@ def start(
 
     Source: nevo-messaging WorkflowEngine, "start" and "idempotent start".
     """
-    from django_workflows import payloads
     from django_workflows.store import runs
 
     definition = _definition(workflow, version)
-    given = definition.bind((), {} if input is None else dict(input))
+    new = _new_run(
+        definition,
+        input,
+        workflow_id=workflow_id,
+        subject=subject,
+        queue_name=queue_name,
+        run_after=run_after,
+        deadline=deadline,
+        priority=priority,
+    )
+    return runs.start(
+        dataclasses.replace(
+            new,
+            id_conflict=_choice(id_conflict, runs.ID_CONFLICT, "id_conflict"),
+            id_reuse=_choice(id_reuse, runs.ID_REUSE, "id_reuse"),
+        )
+    )
+
+
+def _new_run(
+    definition: WorkflowDefinition,
+    given: Mapping[str, Any] | None,
+    *,
+    workflow_id: str | None,
+    subject: Model | None,
+    queue_name: str | None,
+    run_after: dt.datetime | dt.timedelta | None,
+    deadline: dt.datetime | dt.timedelta | None,
+    priority: int,
+) -> NewRun:
+    """A start's arguments, checked and encoded."""
+    from django_workflows import payloads
+    from django_workflows.querysets import subject_label
+    from django_workflows.store import runs
+
+    bound = definition.bind((), {} if given is None else dict(given))
     run_at, run_in = _point(run_after, "run_after")
     deadline = definition_timeout(definition) if deadline is None else deadline
     deadline_at, deadline_in = _point(deadline, "deadline")
@@ -147,22 +183,19 @@ def start(
         workflow_id = check_name(workflow_id, "A workflow id", limit=MAX_KEY)
     if queue_name is not None:
         queue_name = check_name(queue_name, "A queue's name", limit=100)
-    new = runs.NewRun(
+    return runs.NewRun(
         workflow_name=definition.name,
         version=definition.version,
         queue_name=queue_name or definition.queue_name,
-        input=payloads.encode(given, "input"),
+        input=payloads.encode(bound, "input"),
         workflow_id=workflow_id,
         priority=_check_priority(priority),
         run_at=run_at,
         run_in=run_in,
         deadline_at=deadline_at,
         deadline_in=None if deadline is None or deadline_at is not None else deadline_in,
-        subject=subject,
-        id_conflict=_choice(id_conflict, runs.ID_CONFLICT, "id_conflict"),
-        id_reuse=_choice(id_reuse, runs.ID_REUSE, "id_reuse"),
+        subject_key=("", "") if subject is None else subject_label(subject),
     )
-    return runs.start(new)
 
 
 def definition_timeout(definition: WorkflowDefinition) -> dt.timedelta | None:
@@ -211,6 +244,198 @@ def send_message(
 
 def _check_key(key: str | None) -> str | None:
     return None if key is None else check_name(key, "An idempotency key", limit=MAX_KEY)
+
+
+def signal_with_start(
+    workflow: Any,
+    *,
+    workflow_id: str,
+    name: str,
+    data: Any = None,
+    input: Mapping[str, Any] | None = None,  # noqa: A002 - the contract's name
+    idempotency_key: str | None = None,
+    version: str | int | None = None,
+    subject: Model | None = None,
+    queue_name: str | None = None,
+    run_after: dt.datetime | dt.timedelta | None = None,
+    deadline: dt.datetime | dt.timedelta | None = None,
+    priority: int = 0,
+    id_conflict: str = "return",
+    id_reuse: str = "allow",
+) -> SignalWithStart:
+    """Deliver a message to the live run of a workflow id, or start it and deliver; atomically.
+
+    Any number of callers at once start one run, and none of their messages is lost: a new run has
+    the message in its inbox before its body first runs. Joins the caller's transaction.
+
+    Args:
+        workflow: a workflow or its registered name.
+        workflow_id: 1 to 255 characters; at most one open run has it.
+        name: the message's name.
+        data: its payload.
+        input: arguments of the function by name; ignored while a run is open.
+        idempotency_key: a repeat of a key that a run of this workflow id accepted, ended or not,
+            returns that run and message and starts nothing.
+        version, subject, queue_name, run_after, deadline, priority: as for `start`.
+        id_conflict: "return", or "raise" when a run is open.
+        id_reuse: "allow" a new run after an ended one, "allow_failed", or "raise".
+
+    Returns: the run, the stored message, and `started`.
+    Raises:
+        WorkflowNotRegistered, TypeError, ValueError, PayloadError: nothing is written.
+        WorkflowAlreadyStarted: as asked for, or the id belongs to another workflow.
+
+    Source: signal-with-start pattern.
+    """
+    from django_workflows import payloads
+    from django_workflows.store import runs
+    from django_workflows.store import signal_with_start as store
+
+    definition = _definition(workflow, version)
+    if workflow_id is None:
+        raise TypeError("signal_with_start() needs a workflow_id.")
+
+    def make() -> NewRun:
+        return _new_run(
+            definition,
+            input,
+            workflow_id=workflow_id,
+            subject=subject,
+            queue_name=queue_name,
+            run_after=run_after,
+            deadline=deadline,
+            priority=priority,
+        )
+
+    return store.signal_with_start(
+        make,
+        workflow_id=check_name(workflow_id, "A workflow id", limit=MAX_KEY),
+        workflow_name=definition.name,
+        name=check_message_name(name),
+        data=payloads.encode(data),
+        key=_check_key(idempotency_key),
+        id_conflict=_choice(id_conflict, runs.ID_CONFLICT, "id_conflict"),
+        id_reuse=_choice(id_reuse, ("allow", "allow_failed", "raise"), "id_reuse"),
+    )
+
+
+def send_signal(name: str, data: Any = None, *, idempotency_key: str | None = None) -> list[UUID]:
+    """Deliver to every run that waits for `name` at this moment; with no waiter nothing is stored.
+
+    Joins the caller's transaction: waiters wake on commit, a rollback delivers nothing. Until then
+    the waits reached don't time out.
+
+    Args:
+        name: 1 to 200 characters, matched exactly.
+        data: any payload, at most MAX_PAYLOAD_BYTES once encoded.
+        idempotency_key: a repeat with this name and key returns the first result and delivers
+            nothing.
+
+    Returns: ids of the runs reached, oldest wait first; empty without waiters.
+    Raises:
+        ValueError: an empty name or key.
+        PayloadError: before anything is written.
+
+    Source: OpenWorkflow messages proposal (#894), "Signals unchanged".
+    """
+    from django_workflows import payloads
+    from django_workflows.store import signals
+
+    name = check_name(name, "A signal's name")
+    return signals.send(name, payloads.encode(data), _check_key(idempotency_key))
+
+
+def approve(
+    run: WorkflowRun | UUID | str,
+    gate: str | WorkflowStep,
+    *,
+    by: Any,
+    comment: str = "",
+    data: Any = None,
+    idempotency_key: str | None = None,
+) -> WorkflowMessage:
+    """Approve a gate of a run, before or while the run waits at it.
+
+    While it waits, permission, approvers and exclusions are checked before anything is stored. An
+    earlier decision is kept, and checked when the gate is reached, as its authority stands then.
+
+    Args:
+        run: the run or its id.
+        gate: the gate's name; or its step, for a page that shows one gate and must not decide
+            a later one of the same name.
+        by: a saved user.
+        comment: why, in the person's words.
+        data: what the gate's form asks for.
+        idempotency_key: a repeat returns the stored decision.
+
+    Raises:
+        RunNotFound, RunFinished: as for `send_message`.
+        ApprovalDenied: this person may not (`reason` tells why).
+        GateDecided: another decision stands (`approval`), or it is too late.
+        ValueError: the data doesn't fit the gate's form.
+        PayloadError: before anything is written.
+    """
+    return _decide(run, gate, True, by, comment, data, idempotency_key)
+
+
+def reject(
+    run: WorkflowRun | UUID | str,
+    gate: str | WorkflowStep,
+    *,
+    by: Any,
+    comment: str = "",
+    data: Any = None,
+    idempotency_key: str | None = None,
+) -> WorkflowMessage:
+    """Reject a gate of a run; arguments and errors as for `approve`."""
+    return _decide(run, gate, False, by, comment, data, idempotency_key)
+
+
+def _decide(
+    run: Any, gate: Any, approved: bool, by: Any, comment: str, data: Any, key: str | None
+) -> WorkflowMessage:
+    from django_workflows.models import WorkflowStep
+    from django_workflows.store import approvals
+
+    run_id = _run_id(run)
+    if isinstance(gate, WorkflowStep):
+        if gate.run_id != run_id or gate.kind != "approval":
+            raise ValueError(f"Step {gate.pk} is not a gate of run {run_id}.")
+    else:
+        gate = check_name(gate, "A gate's name")
+    if getattr(by, "pk", None) is None:
+        raise TypeError(f"by= needs a saved user, not {by!r}.")
+    if not isinstance(comment, str):
+        raise TypeError(f"comment must be a str, not {type(comment).__name__}.")
+    return approvals.decide(
+        run_id,
+        gate,
+        approved=approved,
+        by=by,
+        comment=comment,
+        data=data,
+        key=_check_key(key),
+    )
+
+
+def rerun(run: WorkflowRun | UUID | str, *, from_start: bool = False) -> WorkflowRun:
+    """Start a new run (`rerun_of`) with the input of one that has ended.
+
+    Its completed steps are copied with their results, so it goes on from the failed one, with a
+    fresh retry budget and an empty inbox. The old run stays as it is.
+
+    Args:
+        run: the run or its id.
+        from_start: copy no steps.
+
+    Raises:
+        RunNotFound: there is no such run.
+        WorkflowError: it hasn't ended.
+        WorkflowAlreadyStarted: an open run has its workflow id.
+    """
+    from django_workflows.store import reruns
+
+    return reruns.rerun(_run_id(run), from_start=bool(from_start))
 
 
 def list_messages(
@@ -317,3 +542,8 @@ alist_messages = _twin(list_messages)
 aget_run = _twin(get_run)
 acancel = _twin(cancel)
 aresume = _twin(resume)
+asignal_with_start = _twin(signal_with_start)
+asend_signal = _twin(send_signal)
+aapprove = _twin(approve)
+areject = _twin(reject)
+arerun = _twin(rerun)

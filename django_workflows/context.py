@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 from uuid import UUID
 
-from django_workflows.values import Message
+from django_workflows.values import Approval, Message
 
 if TYPE_CHECKING:
     from django_workflows.models import WorkflowRun
@@ -43,8 +43,34 @@ class Calls(Protocol):
     ) -> Message[Any] | None: ...
     def receive_message(self, name: str | Sequence[str]) -> Message[Any] | None: ...
     def send_message(self, run: WorkflowRun | UUID | str, name: str, data: Any) -> None: ...
+    def wait_for_signal(
+        self, name: str, timeout: timedelta | float | None, schema: Any
+    ) -> Message[Any] | None: ...
+    def send_signal(self, name: str, data: Any) -> list[UUID]: ...
+    def wait_for_approval(self, gate: str, **asked: Any) -> Approval | None: ...
+    def start_child(
+        self, workflow: Any, given: Mapping[str, Any] | None, **options: Any
+    ) -> UUID: ...
+    def child_result(self, workflow: Any, child_id: UUID) -> Any: ...
     def patched(self, change_id: str) -> bool: ...
     def set_state(self, values: dict[str, Any]) -> None: ...
+
+
+class ChildHandle:
+    """A child run that a body has started."""
+
+    def __init__(self, calls: Calls, workflow: Any, run_id: UUID) -> None:
+        self._calls = calls
+        self._workflow = workflow
+        self.run_id = run_id
+
+    def result(self) -> Any:
+        """What the child returned; the parent is parked until it has ended.
+
+        Raises:
+            ChildFailed: it ended without a result.
+        """
+        return self._calls.child_result(self._workflow, self.run_id)
 
 
 class WorkflowContext:
@@ -196,6 +222,126 @@ class WorkflowContext:
         Source: OpenWorkflow messages proposal (#894).
         """
         self._calls.send_message(run, name, data)
+
+    def wait_for_signal(
+        self,
+        name: str,
+        *,
+        timeout: timedelta | float | None = None,
+        schema: Any = None,
+    ) -> Message[Any] | None:
+        """Park until the next `send_signal` of this name; what was sent before doesn't count.
+
+        Args:
+            name: 1 to 200 characters.
+            timeout: timedelta or seconds from the first arrival here; None waits for ever.
+            schema: as for `wait_for_message`.
+
+        Returns: the delivery, or None when the time is over.
+        Raises:
+            StepFailed: the data doesn't fit the schema.
+
+        Source: OpenWorkflow messages proposal (#894), "Signals unchanged".
+        """
+        return self._calls.wait_for_signal(name, timeout, schema)
+
+    def send_signal(self, name: str, data: Any = None) -> list[UUID]:
+        """Broadcast once: neither a replay nor a crash sends it again.
+
+        Returns: ids of the runs reached.
+        Source: OpenWorkflow messages proposal (#894), "Signals unchanged".
+        """
+        return self._calls.send_signal(name, data)
+
+    def wait_for_approval(
+        self,
+        gate: str,
+        *,
+        permission: str | Callable[[Any, WorkflowRun], bool] | None = None,
+        approvers: Any = None,
+        timeout: timedelta | float | None = None,
+        form: Any = None,
+        title: str = "",
+        description: str = "",
+        exclude: Any = None,
+    ) -> Approval | None:
+        """Park until somebody who may has approved or rejected.
+
+        Args:
+            gate: 1 to 180 characters; what `approve()` and `reject()` name.
+            permission: "app_label.codename", or an importable callable (user, run) -> bool.
+            approvers: a user, a pk, a group or a group's name, or several: one of them decides.
+            timeout: timedelta or seconds from the first arrival here; None waits for ever.
+            form: schema of the decision's data; a Django Form is shown in the admin.
+            title, description: what approvers read, stored with the gate.
+            exclude: users, or their pks, who may not decide (four eyes).
+
+        Returns: the decision, or None when the time is over.
+        """
+        return self._calls.wait_for_approval(
+            gate,
+            permission=permission,
+            approvers=approvers,
+            timeout=timeout,
+            form=form,
+            title=title,
+            description=description,
+            exclude=exclude,
+        )
+
+    def start_child(
+        self,
+        workflow: Any,
+        input: Mapping[str, Any] | None = None,  # noqa: A002 - the contract's name
+        *,
+        workflow_id: str | None = None,
+        timeout: timedelta | float | None = None,
+        on_parent_close: str = "cancel",
+    ) -> ChildHandle:
+        """Start a child run, once, and go on; `handle.result()` awaits it.
+
+        Args:
+            workflow: a workflow or its registered name.
+            input: arguments of its function by name.
+            workflow_id: default derived from this run and step.
+            timeout: timedelta or seconds from the child's start, after which it fails.
+            on_parent_close: "cancel" the child when this run ends, or "abandon" it.
+
+        Raises:
+            StepFailed: of type WorkflowAlreadyStarted, when an open run has the workflow id.
+        """
+        child_id = self._calls.start_child(
+            workflow,
+            input,
+            workflow_id=workflow_id,
+            timeout=timeout,
+            on_parent_close=on_parent_close,
+        )
+        return ChildHandle(self._calls, workflow, child_id)
+
+    def run_child(
+        self,
+        workflow: Any,
+        input: Mapping[str, Any] | None = None,  # noqa: A002 - the contract's name
+        *,
+        workflow_id: str | None = None,
+        timeout: timedelta | float | None = None,
+        on_parent_close: str = "cancel",
+    ) -> Any:
+        """Start a child run and return its result; this run is parked meanwhile.
+
+        Raises:
+            ChildFailed: it failed, was canceled or passed its timeout.
+            StepFailed: as for `start_child`.
+        """
+        handle = self.start_child(
+            workflow,
+            input,
+            workflow_id=workflow_id,
+            timeout=timeout,
+            on_parent_close=on_parent_close,
+        )
+        return handle.result()
 
     def patched(self, change_id: str) -> bool:
         """Tell which code a run takes after a deploy changed its body.

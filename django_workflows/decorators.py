@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -31,6 +32,12 @@ class Workflow(Generic[P, R]):
         self.definition = definition
         self._options = options or {}
         functools.update_wrapper(self, definition.fn)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Workflow[P, R]:
+        """A method's workflow seen through an instance calls the instance's own function."""
+        if instance is None or not self.definition.is_method:
+            return self
+        return Workflow(_bound(self.definition, instance), self._options)
 
     def __repr__(self) -> str:
         return f"<Workflow {self.definition.name} version {self.definition.version}>"
@@ -95,6 +102,8 @@ class Workflow(Generic[P, R]):
 @overload
 def workflow(fn: Callable[Concatenate[WorkflowContext, P], R], /) -> Workflow[P, R]: ...
 @overload
+def workflow(fn: Callable[Concatenate[Any, WorkflowContext, P], R], /) -> Workflow[P, R]: ...
+@overload
 def workflow(
     *,
     name: str | None = None,
@@ -142,5 +151,37 @@ def workflow(
     definition = define(
         fn, name=name, version=version, queue_name=queue_name, retry=retry, timeout=timeout
     )
-    registry.register(definition)
+    if not definition.is_method:
+        registry.register(definition)
     return Workflow(definition)
+
+
+def _bound(definition: WorkflowDefinition, instance: object) -> WorkflowDefinition:
+    fn = definition.fn.__get__(instance)
+    return dataclasses.replace(definition, fn=fn, is_method=False)
+
+
+def register(instance: object) -> list[str]:
+    """Register the workflows that are methods of an object, bound to it.
+
+    Args:
+        instance: of a class with methods decorated by `@workflow`.
+
+    Returns: the registered names, `<Class>.<method>` by default, sorted.
+    Raises:
+        TypeError: a class instead of an instance of it.
+        ValueError: it has no such methods.
+
+    Source: nevo-messaging WorkflowEngine, "decorator and discovery".
+    """
+    if isinstance(instance, type):
+        raise TypeError(f"register() needs an instance: register({instance.__name__}(…)).")
+    names = []
+    for attribute in dir(type(instance)):
+        found = getattr(type(instance), attribute, None)
+        if isinstance(found, Workflow) and found.definition.is_method:
+            registry.register(_bound(found.definition, instance))
+            names.append(found.name)
+    if not names:
+        raise ValueError(f"{type(instance).__name__} has no methods decorated by @workflow.")
+    return sorted(names)

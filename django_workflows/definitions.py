@@ -217,10 +217,15 @@ class WorkflowDefinition:
     queue_name: str = "default"
     retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(max_attempts=1))
     timeout: float | None = None
+    is_method: bool = False
 
     @functools.cached_property
     def signature(self) -> inspect.Signature:
-        return inspect.signature(self.fn)
+        """Of a call with the context first, also for a method that isn't bound yet."""
+        signature = inspect.signature(self.fn)
+        if not self.is_method:
+            return signature
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
 
     @property
     def source(self) -> str:
@@ -261,7 +266,8 @@ def define(
         ValueError: an empty or too long name, version or queue.
     """
     refuse_async(fn, "Workflow")
-    _check_parameters(fn)
+    is_method = _is_method(fn)
+    _check_parameters(fn, skip=int(is_method))
     if retry is not None and not isinstance(retry, RetryPolicy):
         raise TypeError(f"workflow(retry=) needs a RetryPolicy, not {type(retry).__name__}.")
     return WorkflowDefinition(
@@ -271,7 +277,13 @@ def define(
         queue_name=check_name(queue_name, "A queue's name", limit=100),
         retry=retry or RetryPolicy(max_attempts=1),
         timeout=None if timeout is None else _positive(timeout, "A workflow's timeout"),
+        is_method=is_method,
     )
+
+
+def _is_method(fn: Callable[..., Any]) -> bool:
+    """True for a function defined in a class's body."""
+    return fn.__qualname__.rpartition(".")[0].rpartition(".")[2] not in ("", "<locals>")
 
 
 def check_version(version: str | int) -> str:
@@ -282,13 +294,15 @@ def check_version(version: str | int) -> str:
 
 
 def default_name(fn: Callable[..., Any]) -> str:
-    """`<package that holds workflows.py>.<function>`; elsewhere the module's own path."""
+    """`<package that holds workflows.py>.<function>`; `<Class>.<method>` for a method."""
+    if _is_method(fn):
+        return ".".join(fn.__qualname__.split(".")[-2:])
     package, found, _ = f"{fn.__module__}.".partition(".workflows.")
     return f"{package if found else fn.__module__}.{fn.__name__}"
 
 
-def _check_parameters(fn: Callable[..., Any]) -> None:
-    parameters = list(inspect.signature(fn).parameters.values())
+def _check_parameters(fn: Callable[..., Any], *, skip: int) -> None:
+    parameters = list(inspect.signature(fn).parameters.values())[skip:]
     first = parameters[0] if parameters else None
     if first is None or first.kind in (first.KEYWORD_ONLY, first.VAR_KEYWORD):
         raise TypeError(

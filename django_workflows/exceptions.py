@@ -9,6 +9,7 @@ from uuid import UUID
 
 if TYPE_CHECKING:
     from django_workflows.models import WorkflowRun
+    from django_workflows.values import Approval
 
 
 class WorkflowError(Exception):
@@ -191,6 +192,56 @@ class PayloadError(WorkflowError):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.problem}"
+
+
+class ApprovalDenied(WorkflowError):
+    """This person may not decide this gate; nothing was stored."""
+
+    def __init__(self, gate: str, reason: str) -> None:
+        super().__init__(gate, reason)
+        self.gate = gate
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"Gate {self.gate!r} can't be decided so: {self.reason}."
+
+
+class GateDecided(WorkflowError):
+    """The gate has been decided, or its time is over. `approval` is what stands, or None."""
+
+    def __init__(self, gate: str, approval: Approval | None) -> None:
+        super().__init__(gate, approval)
+        self.gate = gate
+        self.approval = approval
+
+    def __str__(self) -> str:
+        if self.approval is None:
+            return f"It is too late to decide gate {self.gate!r}: it is no longer open."
+        verb = "approved" if self.approval.approved else "rejected"
+        return (
+            f"Gate {self.gate!r} was {verb} already, by {self.approval.by.text} at "
+            f"{self.approval.decided_at.isoformat()}."
+        )
+
+
+class ChildFailed(WorkflowError):
+    """A child run ended without a result.
+
+    Attributes:
+        run_id: of the child.
+        status: "failed" or "canceled".
+        error: the child's error, `{"type", "message", "traceback"}`.
+    """
+
+    def __init__(self, run_id: UUID, status: str, error: Mapping[str, Any]) -> None:
+        super().__init__(run_id, status, error)
+        self.run_id = run_id
+        self.status = status
+        self.error = error
+
+    def __str__(self) -> str:
+        told = f"{self.error.get('type')}: {self.error.get('message')}"
+        return f"Child run {self.run_id} ended as {self.status!r}: {told}"
 
 
 class LeaseLost(WorkflowError):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from django_workflows.models import WorkflowMessage, WorkflowRun
 
 T = TypeVar("T")
 
@@ -36,4 +39,37 @@ class Page(Generic[T]):
     next_cursor: str | None
 
 
-JSONObject = dict[str, Any]
+@dataclass(frozen=True)
+class Person:
+    """Who decided: the user's pk as it was, and the text that named the user then."""
+
+    pk: Any
+    text: str
+
+
+@dataclass(frozen=True)
+class Approval:
+    """A decision on a gate.
+
+    Attributes:
+        approved: False for a rejection.
+        by: who decided.
+        comment: why, in the person's words.
+        data: what the gate's form asked for, after its schema.
+        decided_at: when the decision was made, aware per USE_TZ.
+    """
+
+    approved: bool
+    by: Person
+    comment: str
+    data: Any
+    decided_at: datetime
+
+
+@dataclass(frozen=True)
+class SignalWithStart:
+    """What `signal_with_start` did: the run, the stored message, and whether the run is new."""
+
+    run: WorkflowRun
+    message: WorkflowMessage
+    started: bool

@@ -117,11 +117,11 @@ SELECT fence.id, {int[seq]}, {text[key]}, {text[as_name]}, {text[kind]}, 'comple
 _UPDATE_STEP = (
     "UPDATE {step} SET status = 'completed', result = oldest.data, details = "
     + _TOLD
-    + ", finished_at = {now} FROM fence, oldest WHERE {step}.id = %(step)s"
+    + ", wake_at = NULL, finished_at = {now} FROM fence, oldest WHERE {step}.id = %(step)s"
     + " AND {step}.run_id = fence.id RETURNING {step}.id"
 )
 _TAKE_TEXT = """WITH FENCE, oldest AS MATERIALIZED (
-    SELECT m.* FROM fence CROSS JOIN LATERAL (OLDEST) m),
+    SELECT m.* FROM fence CROSS JOIN LATERAL (OLDEST) m WHERE fence.status = 'running'),
 written AS (WRITTEN),
 taken AS (UPDATE {message} SET consumed_by_id = written.id, consumed_at = {now}
     FROM oldest, written WHERE {message}.id = oldest.id RETURNING {message}.id)
@@ -168,3 +168,24 @@ WHERE id = %(message)s AND consumed_by_id IS NULL
 def refuse(d: Dialect, message_id: int, step_id: int, why: str) -> None:
     """Keep a decision that doesn't hold beside its gate, out of the way of others."""
     d.execute(_REFUSE, message=message_id, step=step_id, why=why)
+
+
+_MARK_DECISION = """
+UPDATE {message} SET consumed_by_id = %(step)s, consumed_at = {now}, decides = %(decides)s
+WHERE id = %(message)s AND consumed_by_id IS NULL
+"""
+_PENDING = """
+SELECT id FROM {message} WHERE run_id = %(run)s AND name = %(name)s AND consumed_by_id IS NULL
+ORDER BY id
+"""
+
+
+def mark_decision(d: Dialect, message_id: int, step_id: int) -> bool:
+    """Give a decision to its gate's step, which no other can decide from here on."""
+    params = {"message": message_id, "step": step_id, "decides": f"gate:{step_id}"}
+    return d.execute(_MARK_DECISION, **params) == 1
+
+
+def pending_ids(d: Dialect, run_id: UUID, name: str) -> list[int]:
+    """Pending messages of a name, oldest first."""
+    return [int(row[0]) for row in d.fetch(_PENDING, run=run_id, name=name)]

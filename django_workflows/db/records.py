@@ -121,6 +121,19 @@ def write_new(d: Dialect, run_id: UUID, token: UUID, entry: Entry) -> int:
     return entry.id
 
 
+_COPY = f"""
+INSERT INTO {{step}} ({_COLUMNS})
+SELECT %(new)s, seq, key, name, kind, status, attempts, result, error, details, wake_at,
+    created_at, started_at, finished_at
+FROM {{step}} WHERE run_id = %(old)s AND seq < %(before)s
+"""
+
+
+def copy(d: Dialect, old: UUID, new: UUID, *, before: int) -> None:
+    """Copy the record of a run up to a position."""
+    d.execute(_COPY, old=old, new=new, before=before)
+
+
 _DELETE = """
 DELETE FROM {step} WHERE run_id = (SELECT id FROM {run} WHERE id = %(run)s
     AND claim_token = %(token)s) AND seq >= {int[seq]}

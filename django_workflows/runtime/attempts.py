@@ -104,7 +104,7 @@ def sheltered(alias: str) -> Iterator[None]:
     if not connection.in_atomic_block:
         yield
         return
-    point = connection.savepoint()
+    point = str(connection.savepoint())
     try:
         yield
     except BaseException as error:

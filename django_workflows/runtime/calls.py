@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import random
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
@@ -14,10 +14,10 @@ from django_workflows import payloads
 from django_workflows.definitions import check_message_name, check_name
 from django_workflows.exceptions import RunFinished, RunNotFound
 from django_workflows.fields import to_local
-from django_workflows.runtime import step_calls, wait_calls
+from django_workflows.runtime import approval_calls, child_calls, step_calls, wait_calls
 from django_workflows.runtime.passes import Pass
-from django_workflows.store import messages
-from django_workflows.values import Message
+from django_workflows.store import messages, signals
+from django_workflows.values import Approval, Message
 
 if TYPE_CHECKING:
     from django_workflows.models import WorkflowRun
@@ -124,6 +124,36 @@ class RunCalls:
         else:
             entry.details = payloads.dump_json({"run": str(run_id), "message": message.pk})
         self._pass.record(entry)
+
+    def wait_for_signal(
+        self, name: str, timeout: dt.timedelta | float | None, schema: Any
+    ) -> Message[Any] | None:
+        return wait_calls.wait_for_signal(self._pass, name, timeout, schema)
+
+    def send_signal(self, name: str, data: Any) -> list[UUID]:
+        p = self._pass
+        p.guard()
+        name = check_name(name, "A signal's name")
+        entry = p.recorded("send_signal", name)
+        if entry is None:
+            entry = p.history.new("send_signal", name, p.time())
+            text = payloads.encode(data)
+            p.before_effect()
+            key = f"{self.run_id}:{entry.seq}"
+            reached = p.stored(lambda: signals.send(name, text, key))
+            entry.status, entry.result = "completed", payloads.encode(reached, "runs reached")
+            p.record(entry)
+        found: list[UUID] = payloads.decode(entry.result or "[]")
+        return found
+
+    def wait_for_approval(self, gate: str, **asked: Any) -> Approval | None:
+        return approval_calls.wait_for_approval(self._pass, gate, **asked)
+
+    def start_child(self, workflow: Any, given: Mapping[str, Any] | None, **options: Any) -> UUID:
+        return child_calls.start_child(self._pass, workflow, given, **options)
+
+    def child_result(self, workflow: Any, child_id: UUID) -> Any:
+        return child_calls.child_result(self._pass, workflow, child_id)
 
     def patched(self, change_id: str) -> bool:
         p = self._pass

@@ -123,7 +123,7 @@ class Execution:
         if not isinstance(outcome, _Raised):
             try:
                 result, _ = payloads.roundtrip(outcome, "result of the workflow")
-                runs.finish(self.claim, status="completed", result=result)
+                self._finish(p, status="completed", result=result)
                 return
             except PayloadError as refused:
                 outcome = _Raised(refused)
@@ -137,8 +137,10 @@ class Execution:
             runs.retry_body(self.claim, delay=delay, forget_from=forget_from)
             self._due_in(delay)
             return
-        told = payloads.dump_error(payloads.encode_error(error))
-        runs.finish(self.claim, status="failed", error=told)
+        self._finish(p, status="failed", error=payloads.dump_error(payloads.encode_error(error)))
+
+    def _finish(self, p: Pass, **outcome: Any) -> None:
+        runs.finish(self.claim, has_children=p.history.has_children, **outcome)
 
     def _interrupted(self, interruption: PassInterrupted) -> list[Entry] | None:
         if interruption.reason is Reason.RELEASED:

@@ -35,6 +35,16 @@ class History:
         return [*self._sequence, *self._patches.values()]
 
     @property
+    def last(self) -> Entry:
+        """The entry that the newest call was answered with."""
+        return self._sequence[self.position - 1]
+
+    @property
+    def has_children(self) -> bool:
+        """True when the run has started child runs."""
+        return any(entry.kind == "child" for entry in self._sequence)
+
+    @property
     def is_replaying(self) -> bool:
         """True while the next call will be answered from the record."""
         return self.position < len(self._sequence)

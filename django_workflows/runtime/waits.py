@@ -111,8 +111,9 @@ def to_message(entry: Entry, convert: Callable[[Any], Any]) -> Message[Any] | No
     try:
         data = convert(data)
     except Exception as error:
-        text = f"message {told['id']} ({told['name']!r}) doesn't fit the schema: {error}"
-        raise StepFailed(entry.name, type(error).__name__, text, entry.attempts) from error
+        why = payloads.encode_error(error)
+        text = f"message {told['id']} ({told['name']!r}) doesn't fit the schema: {why['message']}"
+        raise StepFailed(entry.name, why["type"], text, entry.attempts) from error
     return Message(told["id"], told["name"], data, told["key"], to_local(told["sent_at"]))
 
 

@@ -125,7 +125,7 @@ def take(claim: Claim, entry: Entry, names: tuple[str, ...], if_none: Entry | No
     """Give the oldest message of any of the names to a step, recorded in the same commit.
 
     Without one `if_none` is recorded instead, decided under the run's lock; with `if_none` None
-    nothing is written.
+    nothing is written. A run that was ended meanwhile takes nothing.
 
     Raises:
         LeaseLost: another worker has the run; nothing was written.
@@ -141,6 +141,8 @@ def take(claim: Claim, entry: Entry, names: tuple[str, ...], if_none: Entry | No
         if if_none is None:
             return Claimed(row[0], None)
     with locks.fenced(d, claim.run_id, claim.token) as status:
+        if status != "running":
+            return Claimed(status, None)
         found = sql.oldest(d, claim.run_id, names)
         if found is None:
             if if_none is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db import models
+from django.db.models import Case, When
 
 from django_workflows import payloads
 from django_workflows.db import records
@@ -25,7 +25,7 @@ from django_workflows.exceptions import (
 )
 from django_workflows.fields import to_local, uuid7
 from django_workflows.models import WorkflowRun
-from django_workflows.querysets import OPEN_STATUSES, subject_label
+from django_workflows.querysets import OPEN_STATUSES
 from django_workflows.store import locks
 from django_workflows.store.ending import canceled_error, close_children, end_run, tell_parent
 from django_workflows.store.leases import Claim
@@ -54,7 +54,7 @@ class NewRun:
     run_in: float = 0.0
     deadline_at: float | None = None
     deadline_in: float | None = None
-    subject: models.Model | None = None
+    subject_key: tuple[str, str] = ("", "")
     id_conflict: str = "return"
     id_reuse: str = "return"
     parent_id: UUID | None = None
@@ -78,6 +78,29 @@ def start(new: NewRun) -> WorkflowRun:
         return _start_once(d, new)
 
 
+def find_open(d: Dialect, workflow_id: str) -> WorkflowRun | None:
+    """Lock the open run of a workflow id as a sender does; None when there is none now."""
+    runs = WorkflowRun.objects.using(d.alias).filter(workflow_id=workflow_id)
+    found = runs.open().first()
+    if found is None:
+        return None
+    row = sql.lock(d, found.pk, "for_key_share")
+    return found if row is not None and row[1] in OPEN_STATUSES else None
+
+
+def insert_unless_open(d: Dialect, new: NewRun) -> WorkflowRun | None:
+    """Insert a run; None when an open one has its workflow id."""
+    return _insert(d, new)
+
+
+def newest(d: Dialect, workflow_id: str, but: UUID | None = None) -> WorkflowRun | None:
+    """The newest run of a workflow id, ended or not."""
+    runs = WorkflowRun.objects.using(d.alias).filter(workflow_id=workflow_id)
+    if but is not None:
+        runs = runs.exclude(pk=but)
+    return runs.order_by("-id").first()
+
+
 def _start_once(d: Dialect, new: NewRun) -> WorkflowRun:
     while True:
         found = _find(d, new)
@@ -99,7 +122,7 @@ def _find(d: Dialect, new: NewRun, but: UUID | None = None) -> WorkflowRun | Non
     runs = WorkflowRun.objects.using(d.alias).filter(workflow_id=new.workflow_id)
     if but is not None:
         runs = runs.exclude(pk=but)
-    is_open = models.Case(models.When(status__in=OPEN_STATUSES, then=0), default=1)
+    is_open = Case(When(status__in=OPEN_STATUSES, then=0), default=1)
     return runs.order_by(is_open, "-id").first()
 
 
@@ -120,7 +143,7 @@ def _settle(new: NewRun, found: WorkflowRun, undo: WorkflowRun | None = None) ->
 
 def _insert(d: Dialect, new: NewRun) -> WorkflowRun | None:
     run_id = uuid7()
-    subject_type, subject_pk = ("", "") if new.subject is None else subject_label(new.subject)
+    subject_type, subject_pk = new.subject_key
     columns: dict[str, Any] = {
         "id": run_id,
         "workflow_id": new.workflow_id or str(run_id),
@@ -289,9 +312,15 @@ def give_back(claim: Claim, *, delay: float = 0.0, problem: str = "") -> bool:
 
 
 def retry_body(claim: Claim, *, delay: float, forget_from: int | None) -> None:
-    """Give a claim back for another attempt of the body; entries from `forget_from` are undone."""
+    """Give a claim back for another attempt of the body; entries from `forget_from` are undone.
+
+    Raises:
+        LeaseLost: another worker has the run, or it has ended; nothing was changed.
+    """
     d = dialect()
-    with locks.fenced(d, claim.run_id, claim.token):
+    with locks.fenced(d, claim.run_id, claim.token) as status:
+        if status != "running":
+            raise LeaseLost(claim.run_id)
         if forget_from is not None:
             records.forget(d, claim.run_id, claim.token, forget_from)
         sql.give_back(d, claim.run_id, claim.token, delay=delay, attempts=1)

@@ -52,6 +52,8 @@ def take(claim: Claim, entry: Entry, if_none: Entry | None) -> Claimed:
     """
     d = dialect()
     with locks.fenced(d, claim.run_id, claim.token) as status:
+        if status != "running":
+            return Claimed(status, None)
         row = None if entry.id is None else sql.of_step(d, entry.id)
         if row is None:
             if if_none is not None:

@@ -7,6 +7,7 @@ class LabConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from tests.lab import points
+        from tests.lab import points, races
 
         points.install()
+        races.install()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from django_workflows import RetryPolicy, step, workflow
 from tests.lab.models import Effect
+from tests.lab.races import announce
 
 
 def effect(run, name, value="", seconds=0.0):
@@ -133,3 +134,9 @@ def short_lived(ctx):
 @workflow(queue_name="slow")
 def on_slow_queue(ctx):
     return ctx.step("step", effect, ctx.run_id, "step", "slow")
+
+
+@workflow
+def announced_wait(ctx, port):
+    ctx.step("announce", announce, ctx.run_id, port)
+    ctx.wait_for_message("go")

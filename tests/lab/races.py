@@ -1,0 +1,61 @@
+"""Races of a send with a park: senders in processes of their own, and a worker without guards."""
+
+import os
+import random
+import socket
+import time
+
+from django_workflows import send_message, telemetry
+from django_workflows.db import routing
+from django_workflows.store import messages
+
+# Between a look and its park, so that most sends of a race fall into the gap or beside it.
+GAP_SECONDS = 0.003
+
+
+def announce(run, port):
+    """Tell a sender that the run is about to look into its inbox and to park."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as teller:
+        teller.sendto(str(run).encode(), ("127.0.0.1", port))
+
+
+def send_around_parks(count, spread_seconds, seed):
+    """Start runs one after the other, and send to each about when it parks; how many."""
+    from tests.lab.workflows import announced_wait
+
+    chance = random.Random(seed)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ear:
+        ear.bind(("127.0.0.1", 0))
+        ear.settimeout(30)
+        for _ in range(count):
+            run = announced_wait.start(port=ear.getsockname()[1])
+            assert ear.recv(100).decode() == str(run.pk)
+            time.sleep(chance.uniform(0, spread_seconds))
+            send_message(run, "go")
+    return count
+
+
+def install():
+    """What LAB_RACE says: `guarded`, or which of the two guards this worker goes without."""
+    if "LAB_RACE" not in os.environ:
+        return
+    without = os.environ["LAB_RACE"]
+    if without == "no-look-under-lock":
+        # The park relies on the look that the wait took, without a lock, before.
+        messages.is_there = lambda run_id, names: False
+        _pause_at("run.parking")
+    elif without == "no-lock-in-router":
+        for texts in routing._TEXTS.values():
+            texts["lock"] = texts["lock"].replace("{for_no_key_update} {skip_locked}", "")
+        _pause_at("park.looked")
+    else:
+        assert without == "guarded"
+        _pause_at("run.parking")
+        _pause_at("park.looked")
+
+
+def _pause_at(event):
+    def pause(event, fields):
+        time.sleep(GAP_SECONDS)
+
+    telemetry._listeners.setdefault(event, []).append(pause)
