@@ -235,8 +235,15 @@ class WorkflowStep(models.Model):
     """One entry of a run's record: what the body asked for and what came of it."""
 
     id = models.BigAutoField(primary_key=True)
+    # No constraint in the database: the insert itself locks the run's row, so a check would only
+    # cost a second statement per step.
     run = models.ForeignKey(
-        WorkflowRun, models.CASCADE, related_name="steps", verbose_name=_("run"), db_index=False
+        WorkflowRun,
+        models.CASCADE,
+        related_name="steps",
+        verbose_name=_("run"),
+        db_index=False,
+        db_constraint=False,
     )
     seq = models.IntegerField(_("position"))
     key = models.CharField(_("key"), max_length=255)
@@ -282,6 +289,8 @@ class WorkflowMessage(models.Model):
         related_name="consumed",
         verbose_name=_("consumed by"),
         db_index=False,
+        # As for a step's run: both are written by one statement.
+        db_constraint=False,
     )
     consumed_at = InstantField(_("consumed at"), null=True)
     decides = models.CharField(_("decides"), max_length=255, null=True, editable=False)

@@ -1,6 +1,9 @@
 """A worker's steps by hand: claim a run, make entries, park it."""
 
+from contextlib import contextmanager, suppress
 from uuid import uuid4
+
+from django.db import transaction
 
 from django_workflows.db.dialects import dialect
 from django_workflows.db.records import Entry
@@ -62,3 +65,15 @@ def parked(run, *names):
 
 def fetch(template, **params):
     return dialect().fetch(template, **params)
+
+
+class _Undone(Exception):
+    pass
+
+
+@contextmanager
+def rolled_back():
+    """An atomic block that an error ends."""
+    with suppress(_Undone), transaction.atomic():
+        yield
+        raise _Undone

@@ -54,3 +54,40 @@ def blocked_backends():
             "AND datname = current_database()"
         )
         return cursor.fetchone()[0]
+
+
+class Background:
+    """A function called at once in a thread of its own, on connections of its own."""
+
+    def __init__(self, function):
+        self._function = function
+        self._outcome = None
+        self._error = None
+        self._thread = threading.Thread(target=self._call, daemon=True)
+        self._thread.start()
+
+    def _call(self):
+        try:
+            self._outcome = self._function()
+        except BaseException as error:
+            self._error = error
+        finally:
+            connections.close_all()
+
+    @property
+    def is_done(self):
+        return not self._thread.is_alive()
+
+    def result(self, timeout=30.0):
+        """What the function returned, or raised."""
+        self._thread.join(timeout)
+        assert self.is_done, f"still busy after {timeout} s"
+        if self._error is not None:
+            raise self._error
+        return self._outcome
+
+    def wait_until_blocked(self):
+        """Go on once PostgreSQL says that the thread waits for a lock."""
+        eventually(lambda: blocked_backends() or self.is_done)
+        assert not self.is_done, f"didn't wait: {self._outcome!r}, {self._error!r}"
+        return self

@@ -55,6 +55,8 @@ class Dialect:
     writes_with = False
     # Whether a commit can wake another process.
     notifies = False
+    # Whether statements are prepared once per connection.
+    prepares = False
 
     def __init__(self, alias: str) -> None:
         self.alias = alias
@@ -96,10 +98,14 @@ class Dialect:
 
     def fetch(self, template: str, **params: Any) -> list[Row]:
         """Rows of a statement that returns some."""
+        return self.send(self.text(template), self.params(params))[0]
+
+    def send(self, text: str, params: dict[str, Any]) -> tuple[list[Row], int]:
+        """Rows, if the statement returns any, and the number of rows it touched."""
         with self.connection.cursor() as cursor:
-            cursor.execute(self.text(template), self.params(params))
-            rows: list[Row] = cursor.fetchall()
-            return rows
+            cursor.execute(text, params)
+            rows: list[Row] = [] if cursor.description is None else cursor.fetchall()
+            return rows, int(cursor.rowcount)
 
     def one(self, template: str, **params: Any) -> Row | None:
         """The first row, or None."""
@@ -108,6 +114,4 @@ class Dialect:
 
     def execute(self, template: str, **params: Any) -> int:
         """Number of rows that a statement changed."""
-        with self.connection.cursor() as cursor:
-            cursor.execute(self.text(template), self.params(params))
-            return int(cursor.rowcount)
+        return self.send(self.text(template), self.params(params))[1]

@@ -6,7 +6,14 @@ from typing import Any
 from uuid import UUID
 
 from django_workflows.db import clock
-from django_workflows.db.base import At, Dialect, Later, _Each
+from django_workflows.db.base import At, Dialect, Later, Row, _Each
+
+Cursor: Any
+try:
+    from psycopg import Cursor
+except ImportError:
+    # psycopg2, or a project on SQLite without either.
+    Cursor = None
 
 CHANNEL = "django_workflows"
 # What a notification says: a run is due, or later; a message, a signal, an ended child is to be
@@ -43,6 +50,21 @@ class PostgreSQL(Dialect):
     vendor = "postgresql"
     writes_with = True
     notifies = True
+
+    # Set by a worker once it knows that its connections are its own: behind a pooler in
+    # transaction mode another client's statement of the same name may be what runs.
+    prepares = False
+
+    def send(self, text: str, params: dict[str, Any]) -> tuple[list[Row], int]:
+        wrapper = self.connection
+        if not self.prepares or wrapper.queries_logged or wrapper.execute_wrappers:
+            return super().send(text, params)
+        wrapper.ensure_connection()
+        wrapper.validate_no_broken_transaction()
+        with wrapper.wrap_database_errors, Cursor(wrapper.connection) as cursor:
+            cursor.execute(text, params, prepare=True)
+            rows: list[Row] = [] if cursor.description is None else cursor.fetchall()
+            return rows, cursor.rowcount
 
     def fragments(self, *, shifted: bool) -> dict[str, Any]:
         shift = " + CAST(%(offset)s AS double precision) * interval '1 second'" if shifted else ""

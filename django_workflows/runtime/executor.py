@@ -28,6 +28,7 @@ from django_workflows.runtime.attempts import FAILURES
 from django_workflows.runtime.calls import RunCalls
 from django_workflows.runtime.history import History
 from django_workflows.runtime.passes import Pass, PassInterrupted, Reason, connection
+from django_workflows.runtime.step_calls import UNKNOWN
 from django_workflows.store import leases, runs
 from django_workflows.store.leases import Claim
 from django_workflows.telemetry import emit
@@ -206,12 +207,15 @@ class _Raised:
 
 
 def _failed_at(p: Pass, error: BaseException) -> int | None:
-    """Position from which another attempt of the body starts anew: the step that failed it."""
-    entries = p.history.entries
-    last = max(entries, key=lambda entry: entry.seq, default=None)
-    if isinstance(error, StepFailed) and last is not None and last.status == "failed":
-        return last.seq
-    return None
+    """Position from which another attempt of the body starts anew: the step that failed it.
+
+    A step of unknown outcome stays as it is: forgotten, it would be called a second time.
+    """
+    last = max(p.history.entries, key=lambda entry: entry.seq, default=None)
+    if not isinstance(error, StepFailed) or error.type == UNKNOWN["type"]:
+        return None
+    is_its_step = last is not None and (last.name, last.status) == (error.step, "failed")
+    return last.seq if last is not None and is_its_step else None
 
 
 def _is_usable() -> bool:

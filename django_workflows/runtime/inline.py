@@ -35,6 +35,7 @@ def resume(run_id: UUID) -> WorkflowRun:
     """Claim and execute a run if it is due; the run as it then stands."""
     run = runs.get(run_id)
     registry.get(run.workflow_name, run.version)
+    leases.catch_up(run_id)
     with held_lease() as worker_id:
         claim = leases.claim_one(run_id, worker_id)
         if claim is not None:

@@ -20,7 +20,6 @@ from django.db import connections
 
 from django_workflows import payloads
 from django_workflows.conf import config
-from django_workflows.runtime.executor import OUTAGES
 from django_workflows.store import leases
 from django_workflows.telemetry import emit
 from django_workflows.worker.pool import Slot
@@ -45,7 +44,8 @@ class Heartbeat:
         self._lease = lease
         self._slots = slots
         self._register = register
-        self._done = threading.Event()
+        self._roused = threading.Event()
+        self._is_stopping = False
         self._keeper: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._beat, daemon=True, name="workflows-heartbeat")
 
@@ -55,12 +55,17 @@ class Heartbeat:
 
     def stop(self) -> None:
         """End the thread and the keeper; the lease stands until it is stopped or runs out."""
-        self._done.set()
+        self._is_stopping = True
+        self._roused.set()
         self._thread.join()
         if self._keeper is not None:
             assert self._keeper.stdin is not None
             self._keeper.stdin.close()
             self._keeper.wait()
+
+    def beat_now(self) -> None:
+        """Renew at once, for the listener that waits to hear of it."""
+        self._roused.set()
 
     def _beat(self) -> None:
         interval = self._lease.total_seconds() / 3
@@ -75,9 +80,12 @@ class Heartbeat:
                 give_up = time.monotonic() + pause
                 while (left := give_up - time.monotonic()) > 0:
                     # Pings come oftener than renewals: they tell the keeper that threads run.
-                    if self._done.wait(min(left, interval / 2)):
-                        return
+                    if self._roused.wait(min(left, interval / 2)):
+                        self._roused.clear()
+                        break
                     self._ping()
+                if self._is_stopping:
+                    return
         finally:
             connections.close_all()
 
@@ -97,7 +105,8 @@ class Heartbeat:
             if not leases.renew(self._worker_id, self._lease, self._doing()):
                 self._register()
             return True
-        except OUTAGES as error:
+        except Exception as error:
+            # Whatever it is: a worker without a heartbeat loses all of its runs.
             emit("heartbeat.failed", logging.WARNING, worker=self._worker_id, error=error)
             connections[config().database].close()
             return False

@@ -49,20 +49,21 @@ class Listener:
         """True while notifications are known to get through."""
         return time.monotonic() - self._heard_at < self._trust_seconds
 
-    def listen(self) -> None:
-        """LISTEN on this thread's connection, again after it was replaced."""
+    def listen(self) -> bool:
+        """LISTEN on this thread's connection, again after it was replaced; True when it did."""
         wrapper = connections[config().database]
         if wrapper.vendor != "postgresql" or not config().listen:
-            return
+            return False
         wrapper.ensure_connection()
         if wrapper.connection is self._connection:
-            return
+            return False
         self._heard_at = float("-inf")
         wrapper.connection.add_notify_handler(self._on_notify)
         with wrapper.cursor() as cursor:
             cursor.execute(f'LISTEN "{CHANNEL}"')
             cursor.execute(f'LISTEN "{self._own}"')
         self._connection = wrapper.connection
+        return True
 
     def _on_notify(self, notification: Any) -> None:
         if notification.channel == self._own:

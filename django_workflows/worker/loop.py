@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from django.db import connections, reset_queries
 
 from django_workflows.conf import config
+from django_workflows.db.dialects import dialect
 from django_workflows.db.postgresql import DUE, LATER
 from django_workflows.fields import uuid7
 from django_workflows.registry import registry
@@ -84,6 +85,7 @@ class Worker:
             finally:
                 self._stop = True
                 code = self._drain()
+                dialect().prepares = False
                 connections.close_all()
                 self._listener.close()
             logger.info("Worker %s stopped.", self.name)
@@ -118,7 +120,9 @@ class Worker:
 
     def _turn(self) -> None:
         """One round: what was told or is due by the clock, then a claim, then sleep."""
-        self._listener.listen()
+        if self._listener.listen():
+            self._heartbeat.beat_now()
+        dialect().prepares = self._listener.is_trusted
         reset_queries()
         told = self._listener.take_told()
         now = time.monotonic()

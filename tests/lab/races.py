@@ -59,3 +59,28 @@ def _pause_at(event):
         time.sleep(GAP_SECONDS)
 
     telemetry._listeners.setdefault(event, []).append(pause)
+
+
+def send_keyed(run, name, data, key):
+    """Send once; the message's id and whether it was known."""
+    message = send_message(run, name, data, idempotency_key=key)
+    return [message.pk, message.deduplicated]
+
+
+def start_with_id(workflow_id, seconds):
+    """Start once; the run's id and whether it was known."""
+    from tests.lab.workflows import nap
+
+    run = nap.using(workflow_id=workflow_id).start(seconds=seconds)
+    return [str(run.pk), run.deduplicated]
+
+
+def claim_all(limit):
+    """Claim in batches until nothing is due; ids of the claimed runs."""
+    from django_workflows.registry import registry
+    from django_workflows.store import leases
+
+    claimed = []
+    while batch := leases.claim_batch(None, registry.pairs(), [], limit):
+        claimed += [str(claim.run_id) for claim in batch]
+    return claimed
