@@ -22,7 +22,7 @@ class Config:
     codec: str | None = None
     lease_seconds: float = 30.0
     poll_seconds: float | None = None
-    concurrency: int = 10
+    concurrency: int = 16
     shutdown_seconds: float = 30.0
     listen: bool = True
     max_crashes: int = 5

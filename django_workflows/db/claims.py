@@ -156,10 +156,10 @@ def overdue(d: Dialect, limit: int = 100) -> list[UUID]:
 
 
 _REGISTER = """
-INSERT INTO {worker} (id, name, host, pid, queues, workflows, doing, started_at, heartbeat_at,
-    lease_until)
-VALUES (%(worker)s, %(name)s, %(host)s, %(pid)s, %(queues)s, %(workflows)s, '[]', {now}, {now},
-    {later[lease]})
+INSERT INTO {worker} (id, name, host, pid, version, queues, workflows, doing, started_at,
+    heartbeat_at, lease_until)
+VALUES (%(worker)s, %(name)s, %(host)s, %(pid)s, %(version)s, %(queues)s, %(workflows)s, '[]',
+    {now}, {now}, {later[lease]})
 """
 _RENEW = """
 UPDATE {worker} SET heartbeat_at = {now}, lease_until = {later[lease]}, doing = %(doing)s

@@ -40,6 +40,7 @@ _FRAGMENTS: dict[str, Any] = {
         lambda run: f"waiting_for <> '' AND CAST(waiting_for AS jsonb) ? CAST({run} AS text)"
     ),
     "told": "pg_notify(%(channel)s, '')",
+    "notified": "pg_notify(%(channel)s, %(told)s)",
     "separator": "chr(31)",
 }
 

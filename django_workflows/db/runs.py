@@ -18,7 +18,7 @@ VALUES (%(id)s, %(workflow_id)s, %(workflow_name)s, %(version)s, %(queue_name)s,
     COALESCE({at[deadline_at]}, {later[deadline_in]}), '', '', '', 0, {uuid[parent_id]},
     TRUE, %(on_parent_close)s, {uuid[rerun_of_id]}, %(subject_type)s, %(subject_pk)s, {now})
 ON CONFLICT (workflow_id) WHERE status IN {open} DO NOTHING
-RETURNING {epoch[created_at]}, {epoch[available_at]}, {epoch[deadline_at]}
+RETURNING {epoch[created_at]}, {epoch[available_at]}, {epoch[deadline_at]}, {notified}
 """
 
 
@@ -29,12 +29,15 @@ def insert(
     run_in: float,
     deadline_at: float | None,
     deadline_in: float | None,
+    notify_as: str,
     **columns: Any,
 ) -> Row | None:
-    """Insert a pending run; None when an open run has its workflow id.
+    """Insert a pending run and wake workers; None when an open run has its workflow id.
 
     Returns: epochs of created_at, available_at and deadline_at.
     """
+    if d.notifies:
+        columns |= {"channel": CHANNEL, "told": f"{notify_as}:{columns['queue_name']}"}
     row = d.one(
         _INSERT,
         run_at=None if run_at is None else At(run_at),
@@ -43,7 +46,7 @@ def insert(
         deadline_in=None if deadline_in is None else Later(deadline_in),
         **columns,
     )
-    return None if row is None else tuple(map(d.epoch, row))
+    return None if row is None else tuple(map(d.epoch, row[:3]))
 
 
 def notify(d: Dialect, kind: str, queue_name: str) -> None:
@@ -195,6 +198,19 @@ def give_back(
         )
         == 1
     )
+
+
+_WAKE = """UPDATE {run} SET available_at = {now} WHERE id = %(run)s
+    AND status IN ('pending', 'suspended') AND (available_at IS NULL OR available_at > {now})"""
+# A step that waits for its next attempt looks at its own time too. Sleeps keep theirs.
+_WAKE_STEP = """UPDATE {step} SET wake_at = {now} WHERE run_id = %(run)s AND kind = 'step'
+    AND status = 'waiting' AND wake_at > {now}"""
+
+
+def wake(d: Dialect, run_id: UUID) -> bool:
+    """Make a run that the caller has locked due now, and its step's next attempt with it."""
+    d.execute(_WAKE_STEP, run=run_id)
+    return d.execute(_WAKE, run=run_id) == 1
 
 
 _STATE = "UPDATE {run} SET state = %(state)s WHERE id = %(run)s AND claim_token = %(token)s"

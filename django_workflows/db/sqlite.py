@@ -44,6 +44,7 @@ _FRAGMENTS: dict[str, Any] = {
         )
     ),
     "told": "id",
+    "notified": "NULL",
     "separator": "char(31)",
 }
 _EPOCH = dt.datetime(1970, 1, 1)

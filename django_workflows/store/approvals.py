@@ -63,7 +63,7 @@ def decide(
     is_open = step is not None and step.status == "waiting"
     if is_open:
         assert step is not None
-        _check(run, step, by, data)
+        _check(run, step, by, data, approved=approved)
     decision: Decision = {
         "approved": approved,
         "by": {"pk": by.pk, "text": str(by)},
@@ -97,18 +97,23 @@ def _refuse_decided(run: Any, name: str, step: WorkflowStep | None, *, is_page: 
         raise RunFinished(run.pk, run.status)
 
 
-def _check(run: Any, step: WorkflowStep, by: Any, data: Any) -> None:
+def _check(run: Any, step: WorkflowStep, by: Any, data: Any, *, approved: bool) -> None:
     """Refuse who may not decide, what doesn't fit, and what an earlier decision has settled."""
     asked = asked_of(step.details)
     reason = authority.why_not(asked, by, run)
     if reason is not None:
         raise ApprovalDenied(step.name, reason)
-    if asked.get("form"):
-        resolve_schema(authority.dereference(asked["form"]))(data)
+    _check_form(asked, approved=approved, data=data)
     for message in pending(run.pk, step.name):
         decision = message.data
         if decision["gate"] == step.pk or why_refused(asked, step.pk, decision, run.pk) is None:
             raise GateDecided(step.name, to_approval(decision))
+
+
+def _check_form(asked: dict[str, Any], *, approved: bool, data: Any) -> None:
+    # Whoever rejects needn't fill in what only an approval can use.
+    if asked.get("form") and (approved or data is not None):
+        resolve_schema(authority.dereference(asked["form"]))(data)
 
 
 def pending(run_id: UUID, gate: str) -> Any:
@@ -131,12 +136,13 @@ def of_step(step: WorkflowStep) -> Approval | None:
 
 
 def to_approval(decision: Decision, convert: Callable[[Any], Any] | None = None) -> Approval:
-    """A stored decision as users see it."""
+    """A stored decision as users see it; a rejection may come without the form's data."""
+    is_bare = not decision["approved"] and decision["data"] is None
     return Approval(
         approved=decision["approved"],
         by=Person(decision["by"]["pk"], decision["by"]["text"]),
         comment=decision["comment"],
-        data=decision["data"] if convert is None else convert(decision["data"]),
+        data=decision["data"] if convert is None or is_bare else convert(decision["data"]),
         decided_at=to_local(decision["decided_at"]),
     )
 
@@ -160,8 +166,8 @@ def why_refused(
         return f"{decision['by']['text']} is no longer a user"
     try:
         reason = authority.why_not(asked, user, runs.get(run_id))
-        if reason is None and asked.get("form"):
-            resolve_schema(authority.dereference(asked["form"]))(decision["data"])
+        if reason is None:
+            _check_form(asked, approved=decision["approved"], data=decision["data"])
     except Exception as error:
         return f"the check raised {type(error).__name__}: {error}"
     return reason

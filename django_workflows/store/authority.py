@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -86,8 +86,14 @@ def _key(user: Model, what: str) -> str:
     return str(user.pk)
 
 
-def why_not(asked: dict[str, Any], user: Any, run: WorkflowRun) -> str | None:
-    """Why this user may not decide this gate of this run; None for may."""
+def why_not(
+    asked: dict[str, Any], user: Any, run: WorkflowRun, groups: Collection[str] | None = None
+) -> str | None:
+    """Why this user may not decide this gate of this run; None for may.
+
+    Args:
+        groups: names of the user's groups, for a list of gates that has looked them up once.
+    """
     if not user.is_active:
         return f"{user} is inactive"
     key = str(user.pk)
@@ -97,7 +103,7 @@ def why_not(asked: dict[str, Any], user: Any, run: WorkflowRun) -> str | None:
     if permission and not _is_permitted(permission, user, run):
         return f"{user} lacks the permission {permission!r}"
     approvers = asked.get("approvers")
-    if approvers and not _is_among(approvers, user, key):
+    if approvers and not _is_among(approvers, user, key, groups):
         return f"{user} is not among its approvers"
     return None
 
@@ -108,11 +114,17 @@ def _is_permitted(permission: str, user: Any, run: WorkflowRun) -> bool:
     return bool(user.has_perm(permission))
 
 
-def _is_among(approvers: dict[str, list[str]], user: Any, key: str) -> bool:
+def _is_among(
+    approvers: dict[str, list[str]], user: Any, key: str, groups: Collection[str] | None
+) -> bool:
     if key in approvers.get("users", ()):
         return True
-    groups = approvers.get("groups")
-    return bool(groups) and user.groups.filter(name__in=groups).exists()
+    named = approvers.get("groups")
+    if not named:
+        return False
+    if groups is not None:
+        return any(name in groups for name in named)
+    return bool(user.groups.filter(name__in=named).exists())
 
 
 def find_user(key: Any) -> Any:

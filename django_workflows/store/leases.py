@@ -6,6 +6,7 @@ import logging
 import time
 from dataclasses import dataclass, field
 from datetime import timedelta
+from importlib import metadata
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -251,9 +252,17 @@ def register_worker(
         name=name[:200],
         host=host[:255],
         pid=pid,
+        version=_package_version(),
         queues=payloads.dump_json(queues),
         workflows=payloads.dump_json([list(pair) for pair in pairs]),
     )
+
+
+def _package_version() -> str:
+    try:
+        return metadata.version("django-workflows")[:50]
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def renew(worker_id: UUID, lease: timedelta, doing: list[Any]) -> bool:

@@ -26,7 +26,7 @@ from django_workflows.exceptions import (
 from django_workflows.fields import to_local, uuid7
 from django_workflows.models import WorkflowRun
 from django_workflows.querysets import OPEN_STATUSES
-from django_workflows.store import locks
+from django_workflows.store import locks, recorder
 from django_workflows.store.ending import canceled_error, close_children, end_run, tell_parent
 from django_workflows.store.leases import Claim
 from django_workflows.telemetry import emit
@@ -165,11 +165,11 @@ def _insert(d: Dialect, new: NewRun) -> WorkflowRun | None:
         run_in=new.run_in,
         deadline_at=new.deadline_at,
         deadline_in=new.deadline_in,
+        notify_as=DUE if new.is_due else LATER,
         **columns,
     )
     if row is None:
         return None
-    sql.notify(d, DUE if new.is_due else LATER, new.queue_name)
     created_at, available_at, deadline_at = row
     run = WorkflowRun(
         **{**columns, "input": payloads.Encoded(new.input), "state": payloads.Encoded(new.state)},
@@ -222,6 +222,30 @@ def cancel(run_id: UUID, reason: str) -> WorkflowRun:
         if status != "canceled":
             end_run(d, run_id, status="canceled", error=canceled_error(reason))
     return get(run_id)
+
+
+def wake(run_id: UUID) -> WorkflowRun:
+    """Make a parked or pending run due at once, for an operator who won't wait for its backoff.
+
+    A step that waits for its next attempt is tried now, and so is a body that backs off or a start
+    put off with `run_after`. A wait for a message, signal, gate or child is looked at again, and a
+    sleep too, but neither is cut short: nothing there, and the run parks again until the same time.
+    A running run is left alone.
+
+    Raises:
+        RunNotFound: there is no such run.
+        RunFinished: it has ended.
+    """
+    d = dialect()
+    with locks.locked_run(d, run_id, "for_no_key_update") as (status, _token):
+        if status not in OPEN_STATUSES:
+            raise RunFinished(run_id, status)
+        is_woken = sql.wake(d, run_id)
+        run = get(run_id)
+        if is_woken:
+            sql.notify(d, DUE, run.queue_name)
+    emit("run.woken", run=run_id, was_due=not is_woken)
+    return run
 
 
 @dataclass(slots=True)
@@ -292,7 +316,7 @@ def finish(
     """
     d = dialect()
     with locks.transaction(d) if has_children or claim.parent else nullcontext():
-        if not sql.finish(d, claim.run_id, claim.token, status=status, result=result, error=error):
+        if not recorder.finish(claim, status=status, result=result, error=error):
             raise LeaseLost(claim.run_id)
         if claim.parent is not None:
             tell_parent(d)

@@ -23,6 +23,7 @@ from django_workflows.registry import registry
 from django_workflows.runtime.executor import OUTAGES
 from django_workflows.store import leases, runs
 from django_workflows.store.leases import Claim
+from django_workflows.store.recorder import SharedWriter, share_writes
 from django_workflows.telemetry import emit
 from django_workflows.worker.heartbeat import Heartbeat
 from django_workflows.worker.listener import Listener
@@ -76,6 +77,7 @@ class Worker:
         """Work until stopped, or with `burst` until nothing is due; the process's exit code."""
         with _persistent_connections():
             self._survive(self._register)
+            share_writes(SharedWriter() if self.options.concurrency > 1 else None)
             self._heartbeat.start()
             self._pool.start()
             logger.info("Worker %s started, %d workflows.", self.name, len(self._pairs))
@@ -86,6 +88,7 @@ class Worker:
                 self._stop = True
                 code = self._drain()
                 dialect().prepares = False
+                share_writes(None)
                 connections.close_all()
                 self._listener.close()
             logger.info("Worker %s stopped.", self.name)
