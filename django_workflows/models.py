@@ -136,6 +136,11 @@ class WorkflowRun(models.Model):
         verbose_name = _("workflow run")
         verbose_name_plural = _("workflow runs")
         get_latest_by = "id"
+        permissions = [
+            ("cancel_workflowrun", "Can cancel workflow runs"),
+            ("rerun_workflowrun", "Can rerun workflow runs"),
+            ("wake_workflowrun", "Can wake workflow runs"),
+        ]
         constraints = [
             models.UniqueConstraint(
                 fields=["workflow_id"], condition=OPEN, name="workflows_one_open_run_per_id"
@@ -161,7 +166,24 @@ class WorkflowRun(models.Model):
                 condition=OPEN & Q(deadline_at__isnull=False),
                 name="workflows_run_deadline",
             ),
-            models.Index(fields=["workflow_id", "id"], name="workflows_run_workflow_id"),
+            # The operator class serves searches by prefix, whatever the database's collation.
+            models.Index(
+                fields=["workflow_id", "id"],
+                name="workflows_run_workflow_id",
+                opclasses=["varchar_pattern_ops", "uuid_ops"],
+            ),
+            # Lists that people look at: by workflow; what waits and since when; what went wrong.
+            models.Index(fields=["workflow_name", "id"], name="workflows_run_workflow"),
+            models.Index(
+                fields=["waiting_kind", "waiting_since"],
+                condition=Q(status="suspended") & ~Q(waiting_for=""),
+                name="workflows_run_waiting",
+            ),
+            models.Index(
+                fields=["status", "finished_at"],
+                condition=Q(status__in=("failed", "canceled")),
+                name="workflows_run_unsuccessful",
+            ),
             models.Index(
                 fields=["parent"], condition=Q(parent__isnull=False), name="workflows_run_parent"
             ),
@@ -266,9 +288,28 @@ class WorkflowStep(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["run", "key"], name="workflows_step_key"),
         ]
+        indexes = [
+            # Gates alone, so that no other step pays for it.
+            models.Index(
+                fields=["status", "id"],
+                condition=Q(kind="approval"),
+                name="workflows_step_gate",
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.key
+
+
+class ApprovalGate(WorkflowStep):
+    """A step of kind `approval`, where people decide; the admin lists it under its own name."""
+
+    class Meta:
+        proxy = True
+        verbose_name = _("approval gate")
+        verbose_name_plural = _("approval gates")
+        default_permissions = ()
+        permissions = [("decide_approval", "Can decide approval gates")]
 
 
 class WorkflowMessage(models.Model):
@@ -305,6 +346,7 @@ class WorkflowMessage(models.Model):
     class Meta:
         verbose_name = _("workflow message")
         verbose_name_plural = _("workflow messages")
+        permissions = [("send_message", "Can send messages to workflow runs")]
         constraints = [
             models.UniqueConstraint(
                 fields=["run", "idempotency_key"],
@@ -383,6 +425,7 @@ class WorkflowWorker(models.Model):
     name = models.CharField(_("name"), max_length=200)
     host = models.CharField(_("host"), max_length=255)
     pid = models.IntegerField(_("process id"))
+    version = models.CharField(_("version"), max_length=50, default="")
     queues = models.JSONField(_("queues"), default=list)
     workflows = models.JSONField(_("workflows"), default=list)
     doing = models.JSONField(_("doing"), default=list)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,12 @@ class Workflows:
         from django_workflows import testing
 
         testing.advance(delta)
+
+    def replay_every_step(self) -> AbstractContextManager[None]:
+        """See `django_workflows.testing.replay_every_step`."""
+        from django_workflows import testing
+
+        return testing.replay_every_step()
 
 
 @pytest.fixture

@@ -8,13 +8,15 @@ from datetime import timedelta
 from uuid import UUID
 
 from django_workflows.db import clock
+from django_workflows.db.dialects import dialect
 from django_workflows.models import WorkflowRun
 from django_workflows.registry import registry
 from django_workflows.runtime import inline
 from django_workflows.store import leases
 
-__all__ = ["advance", "reset_clock", "run_until_idle", "workflow_clock"]
+__all__ = ["advance", "replay_every_step", "reset_clock", "run_until_idle", "workflow_clock"]
 
+_replays_always = False
 # A workflow that is due again and again would never be idle.
 MAX_EXECUTIONS = 100_000
 
@@ -23,10 +25,16 @@ def run_until_idle(*runs: WorkflowRun) -> int:
     """Execute what is due, here and now, until nothing is; works in TestCase.
 
     Args:
-        runs: execute only these, and refresh them; without any, everything that is due.
+        runs: execute only these and their children, and refresh them; without any, everything
+            that is due.
 
     Returns: number of executions.
+    Raises:
+        WorkflowNotRegistered: one of `runs` is of a workflow that this process doesn't know.
+        NonDeterminismError: inside `replay_every_step()`, where a replay differed.
     """
+    for run in runs:
+        registry.get(run.workflow_name, run.version)
     wanted = {run.pk for run in runs}
     executed = 0
     while executed < MAX_EXECUTIONS:
@@ -35,7 +43,7 @@ def run_until_idle(*runs: WorkflowRun) -> int:
         if not claims:
             break
         for claim in claims:
-            inline.execute(claim)
+            inline.execute(claim, replays_always=_replays_always)
             executed += 1
     else:
         raise RuntimeError(f"Still not idle after {MAX_EXECUTIONS} executions.")
@@ -55,8 +63,34 @@ def _settle() -> None:
 def _claim(wanted: set[UUID]) -> list[leases.Claim]:
     if not wanted:
         return leases.claim_batch(None, registry.pairs(), [], 100)
+    _add_children(wanted)
     claims = [leases.claim_one(run_id, None) for run_id in sorted(wanted)]
     return [claim for claim in claims if claim is not None]
+
+
+def _add_children(wanted: set[UUID]) -> None:
+    """A parent waits for its children, so whoever executes it executes them."""
+    children = WorkflowRun.objects.using(dialect().alias).open()
+    newest = wanted
+    while newest:
+        found = children.filter(parent_id__in=newest).values_list("pk", flat=True)
+        newest = set(found) - wanted
+        wanted |= newest
+
+
+@contextmanager
+def replay_every_step() -> Iterator[None]:
+    """A block in which `run_until_idle()` runs a body from the top after each new entry.
+
+    A body that isn't deterministic (a clock, a random number, a query outside of steps) then
+    raises NonDeterminismError in the test, and not weeks later in production.
+    """
+    global _replays_always
+    before, _replays_always = _replays_always, True
+    try:
+        yield
+    finally:
+        _replays_always = before
 
 
 def advance(delta: timedelta) -> None:

@@ -49,6 +49,8 @@ def in_threads(*functions, timeout=60.0):
 def blocked_backends():
     """Number of PostgreSQL backends that wait for a lock."""
     with connections["default"].cursor() as cursor:
+        # Within a transaction the first look at the activity would be kept for all later ones.
+        cursor.execute("SELECT pg_stat_clear_snapshot()")
         cursor.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
             "AND datname = current_database()"

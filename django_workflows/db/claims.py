@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django_workflows.db.base import Dialect, Later, Row
 from django_workflows.db.postgresql import CHANNEL
-from django_workflows.db.routing import UNROUTED
+from django_workflows.db.routing import UNROUTED, unrouted_runs
 
 _SET = """
 UPDATE {run} SET status = 'running', claim_token = {uuid[token]}, claimed_by = {uuid[worker]},
@@ -63,6 +63,18 @@ _CLAIM_BATCH = {
     "postgresql": _SET + "id = ANY(ARRAY(" + _PICK + "))" + _RETURNING,
     "sqlite": _SET + "id IN (" + _PICK_SQLITE + ")" + _RETURNING,
 }
+# Claims at once what a message wakes. One statement may lock and look here because it marks
+# nothing: the row is the newest, a message of the snapshot that was consumed since costs an idle
+# pass, and what this statement doesn't see stays unrouted for the router.
+_PICK_WAITING = """
+SELECT r.id FROM {run} r WHERE r.id IN (UNROUTED) AND r.status = 'suspended'
+    AND (r.deadline_at IS NULL OR r.deadline_at > {steady}) AND r.KNOWN
+    AND (%(every_queue)s OR r.queue_name {any[queues]})
+    AND EXISTS (SELECT 1 FROM {message} m WHERE m.run_id = r.id AND NOT m.routed
+        AND m.consumed_by_id IS NULL AND {waits_for[m.name]})
+ORDER BY r.priority DESC, r.id LIMIT %(limit)s FOR NO KEY UPDATE OF r SKIP LOCKED
+""".replace("UNROUTED", unrouted_runs("message")).replace("KNOWN", _KNOWN)
+_CLAIM_WAITING = _SET + "id = ANY(ARRAY(" + _PICK_WAITING + "))" + _RETURNING
 _CLAIM_ONE = _SET + "id = %(run)s AND " + _DUE + _RETURNING
 
 
@@ -82,6 +94,27 @@ def claim_batch(
     """Claim up to `limit` due runs of these workflows, more urgent and longer due ones first."""
     return d.fetch(
         _CLAIM_BATCH[d.vendor],
+        token=token,
+        worker=worker,
+        pairs=_registered(pairs),
+        queues=queues,
+        every_queue=not queues,
+        limit=limit,
+    )
+
+
+def claim_waiting(
+    d: Dialect,
+    *,
+    token: UUID,
+    worker: UUID | None,
+    pairs: list[tuple[str, str]],
+    queues: list[str],
+    limit: int,
+) -> list[Row]:
+    """Claim runs that are parked on a message that no router has seen (PostgreSQL)."""
+    return d.fetch(
+        _CLAIM_WAITING,
         token=token,
         worker=worker,
         pairs=_registered(pairs),
@@ -133,7 +166,8 @@ SELECT id FROM {run} WHERE status IN {open} AND deadline_at IS NOT NULL
 _TAKE_OVER = """
 UPDATE {run} SET status = 'pending', available_at = {now}, claim_token = NULL, claimed_by = NULL,
     crashes = crashes + 1
-WHERE id = %(run)s AND claim_token = %(token)s AND status = 'running'
+WHERE id = (SELECT id FROM {run} WHERE id = %(run)s AND claim_token = %(token)s
+        AND status = 'running' {for_no_key_update} {skip_locked})
     AND NOT EXISTS (SELECT 1 FROM {worker} w WHERE w.id = claimed_by
         AND w.lease_until >= {steady})
 """

@@ -61,15 +61,18 @@ SOURCES = {
 
 # Each run once, by skipping from one to the next in the index of unrouted rows.
 _NEXT = """(SELECT t.OWNER FROM TABLE t WHERE UNROUTED AFTER ORDER BY t.OWNER LIMIT 1)"""
-_LOCK = (
+_UNROUTED = (
     "WITH RECURSIVE unrouted (run_id) AS (SELECT "
     + _NEXT.replace("AFTER", "")
     + " UNION ALL SELECT "
     + _NEXT.replace("AFTER", "AND t.OWNER > u.run_id")
     + " FROM unrouted u WHERE u.run_id IS NOT NULL)"
-    + """
-SELECT r.id FROM {run} r WHERE r.id IN (
-    SELECT run_id FROM unrouted WHERE run_id IS NOT NULL LIMIT %(limit)s)
+    + " SELECT run_id FROM unrouted WHERE run_id IS NOT NULL LIMIT MAXIMUM"
+)
+_LOCK = (
+    "SELECT r.id FROM {run} r WHERE r.id IN ("
+    + _UNROUTED.replace("MAXIMUM", "%(limit)s")
+    + """)
 ORDER BY r.id {for_no_key_update} {skip_locked}
 """
 )
@@ -99,6 +102,11 @@ def _fill(template: str, source: Source) -> str:
         .replace("MATCH", source.match)
         .replace("MARK", source.mark)
     )
+
+
+def unrouted_runs(source: str, limit: int = 200) -> str:
+    """Subquery: runs with rows that no router has seen."""
+    return _fill(_UNROUTED.replace("MAXIMUM", str(limit)), SOURCES[source])
 
 
 _TEXTS = {

@@ -65,13 +65,18 @@ _LOCK = {
     mode: f"SELECT {_LOCK_COLUMNS} FROM {{run}} WHERE id = %(run)s {{{mode}}}"
     for mode in ("for_update", "for_no_key_update", "for_key_share")
 }
+_LOCK_OR_SKIP = {mode: f"{text} {{skip_locked}}" for mode, text in _LOCK.items()}
 # Touching the row takes SQLite's write lock, which a plain read wouldn't.
 _LOCK_SQLITE = f"UPDATE {{run}} SET crashes = crashes WHERE id = %(run)s RETURNING {_LOCK_COLUMNS}"
 
 
-def lock(d: Dialect, run_id: UUID, mode: str) -> Row | None:
-    """Lock a run in one of PostgreSQL's modes: (id, status, token, crashes, attempts, …)."""
-    row = d.one(_LOCK[mode] if d.vendor == "postgresql" else _LOCK_SQLITE, run=run_id)
+def lock(d: Dialect, run_id: UUID, mode: str, *, skip_locked: bool = False) -> Row | None:
+    """Lock a run in one of PostgreSQL's modes: (id, status, token, crashes, attempts, …).
+
+    None: there is no such run, or with `skip_locked` another transaction has it locked.
+    """
+    texts = _LOCK_OR_SKIP if skip_locked else _LOCK
+    row = d.one(texts[mode] if d.vendor == "postgresql" else _LOCK_SQLITE, run=run_id)
     return None if row is None else (d.uid(row[0]), row[1], d.uid(row[2]), *row[3:])
 
 

@@ -12,6 +12,7 @@ from django_workflows.conf import config
 from django_workflows.exceptions import PayloadError
 from django_workflows.payloads.codecs import Codec, codec, seal, unseal
 from django_workflows.payloads.errors import clean_text, dump_error, encode_error, load_error
+from django_workflows.payloads.pretty import pretty, readable
 from django_workflows.payloads.tags import IMMUTABLE_JSON, dump_payload, load_payload
 from django_workflows.payloads.text import dump_json, load_json
 
@@ -27,7 +28,11 @@ __all__ = [
     "encode_error",
     "load_error",
     "load_json",
+    "pretty",
+    "readable",
     "roundtrip",
+    "seal",
+    "unseal",
 ]
 
 

@@ -49,13 +49,15 @@ class Execution:
         *,
         is_stopping: Callable[[], bool],
         on_step: Callable[[str | None], None] | None = None,
-        replay_always: bool = False,
+        replays_always: bool = False,
     ) -> None:
         self.claim = claim
         self.definition: WorkflowDefinition = registry.get(claim.name, claim.version)
         self._is_stopping = is_stopping
         self._on_step = on_step
-        self._replay_always = replay_always
+        self._replays_always = replays_always
+        # What the code asked that the record doesn't hold, for tests to raise.
+        self.mismatch: NonDeterminismError | None = None
         self._pause = 0.1
         self._refusals = 0
         # When the run is due again as far as this execution knows, by the monotonic clock.
@@ -80,13 +82,14 @@ class Execution:
             History(entries),
             is_stopping=self._is_stopping,
             on_step=self._on_step,
+            replays_always=self._replays_always,
         )
         outcome = self._call_body(p)
         interruption = p.interruption
         if p.mismatch is not None:
             self._back_off(p.mismatch)
         elif isinstance(interruption, PassInterrupted):
-            return self._interrupted(interruption)
+            return self._interrupted(p, interruption)
         elif p.parking is not None:
             if not isinstance(outcome, WorkflowSuspended):
                 emit("suspension.swallowed", logging.WARNING, run=self.claim.run_id)
@@ -143,7 +146,7 @@ class Execution:
     def _finish(self, p: Pass, **outcome: Any) -> None:
         runs.finish(self.claim, has_children=p.history.has_children, **outcome)
 
-    def _interrupted(self, interruption: PassInterrupted) -> list[Entry] | None:
+    def _interrupted(self, p: Pass, interruption: PassInterrupted) -> list[Entry] | None:
         if interruption.reason is Reason.RELEASED:
             runs.give_back(self.claim)
         elif interruption.reason is Reason.LEASE_LOST:
@@ -151,6 +154,8 @@ class Execution:
         elif interruption.reason is Reason.OUTAGE:
             assert interruption.cause is not None
             return self._wait_out(interruption.cause)
+        elif interruption.reason is Reason.REPLAY:
+            return p.history.entries
         return None
 
     def _lost(self) -> None:
@@ -162,6 +167,7 @@ class Execution:
         emit("run.nondeterministic", logging.ERROR, run=self.claim.run_id, why=mismatch)
         runs.give_back(self.claim, delay=delay, problem=str(mismatch))
         self._due_in(delay)
+        self.mismatch = mismatch
 
     def _due_in(self, seconds: float) -> None:
         self.due_at = time.monotonic() + max(0.0, seconds)

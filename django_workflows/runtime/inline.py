@@ -25,10 +25,20 @@ def _never() -> bool:
     return False
 
 
-def execute(claim: Claim, *, replay_always: bool = False) -> None:
-    """Execute one claim in this thread."""
+def execute(claim: Claim, *, replays_always: bool = False) -> None:
+    """Execute one claim in this thread.
+
+    Args:
+        replays_always: run the body from the top after each new entry of the record.
+
+    Raises:
+        NonDeterminismError: with `replays_always`, where a replay differed from the record.
+    """
     entries = leases.load_histories([claim]).get(claim.run_id, [])
-    Execution(claim, is_stopping=_never, replay_always=replay_always).run(entries)
+    execution = Execution(claim, is_stopping=_never, replays_always=replays_always)
+    execution.run(entries)
+    if replays_always and execution.mismatch is not None:
+        raise execution.mismatch
 
 
 def resume(run_id: UUID) -> WorkflowRun:

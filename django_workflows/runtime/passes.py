@@ -42,6 +42,7 @@ class Reason(Enum):
     ENDED = "the run has ended"
     RELEASED = "the worker is stopping"
     OUTAGE = "the database is away"
+    REPLAY = "the record is replayed after each entry"
 
 
 class PassInterrupted(WorkflowSuspended):
@@ -70,11 +71,13 @@ class Pass:
         *,
         is_stopping: Callable[[], bool] = _never,
         on_step: Callable[[str | None], None] | None = None,
+        replays_always: bool = False,
     ) -> None:
         self.claim = claim
         self.history = history
         self.is_stopping = is_stopping
         self.on_step = on_step
+        self._replays_always = replays_always
         self.parking: Parking | None = None
         self.interruption: WorkflowSuspended | None = None
         self.mismatch: NonDeterminismError | None = None
@@ -182,6 +185,8 @@ class Pass:
         """Take a recorded entry into the history, and stop where the run has ended."""
         self.history.append(entry)
         self.check_status(run_status)
+        if self._replays_always:
+            raise self.interrupt(Reason.REPLAY)
 
     def may_wait(self) -> bool:
         """True where this thread may wait for the database to come back."""

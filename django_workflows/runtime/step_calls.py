@@ -19,6 +19,10 @@ from django_workflows.runtime.passes import Pass, PassInterrupted, Reason, conne
 from django_workflows.store import recorder
 from django_workflows.store.runs import Parking
 
+# Of each failed attempt this much is kept; the last error is kept whole beside it.
+MAX_ATTEMPTS_KEPT = 20
+MAX_ATTEMPT_MESSAGE = 500
+
 UNKNOWN = {
     "type": "OutcomeUnknown",
     "message": "outcome unknown: the worker died in this step, which runs at most once",
@@ -162,6 +166,7 @@ def _record_result(p: Pass, entry: Entry) -> None:
 def _failed(p: Pass, entry: Entry, options: StepOptions, error: BaseException) -> NoReturn:
     """Record a failed attempt: park until the next try, or fail the step."""
     told = payloads.encode_error(error)
+    _keep_attempt(p, entry, told)
     retryable = isinstance(error, RetryAfter) or options.retry.is_retryable(error)
     if not retryable or not options.retry.allows(entry.attempts):
         _give_up(p, entry, told, error)
@@ -172,6 +177,21 @@ def _failed(p: Pass, entry: Entry, options: StepOptions, error: BaseException) -
     entry.status, entry.error = "waiting", payloads.dump_error(told)
     entry.wake_at = p.time() + delay
     raise p.suspend(Parking(entry)) from error
+
+
+def _keep_attempt(p: Pass, entry: Entry, told: dict[str, Any]) -> None:
+    """Add a failed attempt to the step's details, where people read how it went."""
+    details = payloads.load_json(entry.details) if entry.details else {}
+    failed = {
+        "number": entry.attempts,
+        "type": told["type"],
+        # Sealed as errors are: a message may hold what the project's codec is to hide.
+        "message": payloads.seal(told["message"][:MAX_ATTEMPT_MESSAGE]),
+        "started_at": entry.started_at,
+        "at": p.time(),
+    }
+    details["attempts"] = [*details.get("attempts", ()), failed][-MAX_ATTEMPTS_KEPT:]
+    entry.details = payloads.dump_json(details)
 
 
 def _give_up(

@@ -23,8 +23,8 @@ from django_workflows.runtime.waits import (
     to_new_message,
     wait_seconds,
 )
-from django_workflows.schemas import resolve_schema
-from django_workflows.store import messages, signals
+from django_workflows.schemas import form_class, resolve_schema
+from django_workflows.store import authority, messages, signals
 from django_workflows.store.messages import Claimed
 from django_workflows.store.runs import Parking
 from django_workflows.values import Message
@@ -85,6 +85,14 @@ def _label(names: tuple[str, ...]) -> str:
     return f"{text[: MAX_NAME - 17]}~{sha256(text.encode()).hexdigest()[:16]}"
 
 
+def _form_reference(schema: Any) -> dict[str, str]:
+    """What lets a page offer the wait's own form to whoever sends the message by hand."""
+    form = form_class(schema)
+    if form is None or "<" in form.__qualname__:
+        return {}
+    return {"form": authority.reference(form, "schema")}
+
+
 def wait_for_message(
     p: Pass,
     name: str | Sequence[str],
@@ -101,7 +109,7 @@ def wait_for_message(
         kind="message",
         name=_label(names),
         names=names,
-        details={"names": list(names)},
+        details={"names": list(names), **_form_reference(schema)},
         take=lambda entry, nothing: messages.take(p.claim, entry, names, nothing),
         look=lambda entry: messages.is_there(p.run_id, names),
     )

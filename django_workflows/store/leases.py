@@ -110,6 +110,22 @@ def claim_batch(
     return claims
 
 
+def claim_waiting(
+    worker_id: UUID | None, pairs: list[tuple[str, str]], queues: list[str], limit: int
+) -> list[Claim] | None:
+    """Claim runs that a message wakes, without routing it first; None where that can't be."""
+    d = dialect()
+    if not d.writes_with:
+        return None
+    token = uuid4()
+    rows = sql.claim_waiting(
+        d, token=token, worker=worker_id, pairs=pairs, queues=queues, limit=limit
+    )
+    if rows:
+        emit("runs.claimed", count=len(rows))
+    return [_claim(d, row, token) for row in rows]
+
+
 def claim_one(run_id: UUID, worker_id: UUID | None) -> Claim | None:
     """Claim this run if it is due."""
     d = dialect()
@@ -171,33 +187,42 @@ def look() -> Outlook:
 
 
 def take_over_dead() -> int:
-    """Make runs of dead workers due again, or end them as poison; number of runs."""
+    """Make runs of dead workers due again, or end them as poison; number of runs.
+
+    Runs that are locked right now are left to the next call: the worker's loop never waits for a
+    caller's transaction.
+    """
     d = dialect()
-    found = sql.dead(d)
-    for run_id, token, crashes in found:
-        if crashes + 1 >= config().max_crashes:
-            _give_up(d, run_id, token, crashes + 1)
-        elif sql.take_over(d, run_id, token):
-            emit("run.taken_over", logging.WARNING, run=run_id, crashes=crashes + 1)
-    return len(found)
+    return sum(_take_over(d, *found) for found in sql.dead(d))
 
 
-def _give_up(d: Dialect, run_id: UUID, token: UUID, crashes: int) -> None:
-    with locks.locked_run(d, run_id, "for_update") as (status, held):
-        if status != "running" or held != token:
-            return
+def _take_over(d: Dialect, run_id: UUID, token: UUID, crashes: int) -> bool:
+    if crashes + 1 >= config().max_crashes:
+        return _give_up(d, run_id, token, crashes + 1)
+    taken = sql.take_over(d, run_id, token)
+    if taken:
+        emit("run.taken_over", logging.WARNING, run=run_id, crashes=crashes + 1)
+    return taken
+
+
+def _give_up(d: Dialect, run_id: UUID, token: UUID, crashes: int) -> bool:
+    with locks.transaction(d):
+        row = run_sql.lock(d, run_id, "for_update", skip_locked=True)
+        if row is None or row[1] != "running" or row[2] != token:
+            return False
         error = payloads.dump_error(payloads.encode_error(PoisonRun(run_id, crashes)))
         end_run(d, run_id, status="failed", error=error)
     emit("run.poisoned", logging.ERROR, run=run_id, crashes=crashes)
+    return True
 
 
 def fail_overdue() -> int:
-    """Fail runs that are past their deadline, parked and pending ones too; number of runs."""
+    """Fail runs that are past their deadline, parked and pending ones too; number of runs.
+
+    Runs that are locked right now are left to the next call, as in `take_over_dead`.
+    """
     d = dialect()
-    found = sql.overdue(d)
-    for run_id in found:
-        fail_if_overdue(run_id)
-    return len(found)
+    return sum(fail_if_overdue(run_id) for run_id in sql.overdue(d))
 
 
 def catch_up(run_id: UUID) -> None:
@@ -211,19 +236,21 @@ def catch_up(run_id: UUID) -> None:
             routing.route(d, source, [run_id])
 
 
-def fail_if_overdue(run_id: UUID) -> None:
-    """End a run as failed with DeadlineExceeded, if it is open and its deadline has passed."""
+def fail_if_overdue(run_id: UUID) -> bool:
+    """End a run as failed with DeadlineExceeded, if it is open, not locked and its deadline has
+    passed."""
     d = dialect()
     with locks.transaction(d):
-        row = run_sql.lock(d, run_id, "for_update")
+        row = run_sql.lock(d, run_id, "for_update", skip_locked=True)
         if row is None or row[1] not in ("pending", "running", "suspended"):
-            return
+            return False
         deadline = d.epoch(_deadline(d, run_id))
         if deadline is None:
-            return
+            return False
         error = payloads.encode_error(DeadlineExceeded(run_id, to_local(deadline)))
         end_run(d, run_id, status="failed", error=payloads.dump_error(error))
     emit("run.overdue", logging.WARNING, run=run_id)
+    return True
 
 
 def _deadline(d: Dialect, run_id: UUID) -> Any:

@@ -17,7 +17,7 @@ from django.db import connections, reset_queries
 
 from django_workflows.conf import config
 from django_workflows.db.dialects import dialect
-from django_workflows.db.postgresql import DUE, LATER
+from django_workflows.db.postgresql import DUE, LATER, MESSAGE
 from django_workflows.fields import uuid7
 from django_workflows.registry import registry
 from django_workflows.runtime.executor import OUTAGES
@@ -132,6 +132,8 @@ class Worker:
         if now >= self._next_look or LATER in told:
             self._look()
         else:
+            if MESSAGE in told and self._claim_waiting():
+                told.discard(MESSAGE)
             self._route(leases.SOURCES_TOLD & told)
         if DUE in told or now >= self._next_due:
             self._may_have_more = True
@@ -156,13 +158,27 @@ class Worker:
         self._next_due = float("inf")
         claims = leases.claim_batch(self.id, self._pairs, list(self.options.queues), room)
         self._may_have_more = len(claims) == room
-        if not claims:
-            # What was due is another's by now, or of a workflow unknown here: ask at a poll.
-            return
-        self._poll = SHORTEST_POLL
+        # None of them: what was due is another's by now, or of a workflow unknown here, and is
+        # asked for again at a poll.
         self._begin(claims)
 
+    def _claim_waiting(self) -> bool:
+        """Claim at once what a message wakes; False where it has to be routed."""
+        room = self._room()
+        if room <= 0:
+            return False
+        claims = leases.claim_waiting(self.id, self._pairs, list(self.options.queues), room)
+        if claims is None:
+            return False
+        self._begin(claims)
+        # What isn't waited for, or was locked, is left to the router.
+        self._next_look = min(self._next_look, time.monotonic() + SHORTEST_POLL)
+        return True
+
     def _begin(self, claims: list[Claim]) -> None:
+        if not claims:
+            return
+        self._poll = SHORTEST_POLL
         histories = leases.load_histories(claims)
         self._pool.put([Work(claim, histories.get(claim.run_id, [])) for claim in claims])
 

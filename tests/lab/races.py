@@ -9,8 +9,11 @@ from django_workflows import send_message, telemetry
 from django_workflows.db import routing
 from django_workflows.store import messages
 
-# Between a look and its park, so that most sends of a race fall into the gap or beside it.
-GAP_SECONDS = 0.003
+# Between a look and its park. The long one outlasts the worker's own retries of what it found
+# locked or not yet parked, which would rescue a run without the guards.
+GAPS_SECONDS = (0.0, 0.003, 0.08)
+# How long after the announcement a send comes at most.
+SPREADS_SECONDS = (0.006, 0.02, 0.1)
 
 
 def announce(run, port):
@@ -19,7 +22,7 @@ def announce(run, port):
         teller.sendto(str(run).encode(), ("127.0.0.1", port))
 
 
-def send_around_parks(count, spread_seconds, seed):
+def send_around_parks(count, seed):
     """Start runs one after the other, and send to each about when it parks; how many."""
     from tests.lab.workflows import announced_wait
 
@@ -30,7 +33,7 @@ def send_around_parks(count, spread_seconds, seed):
         for _ in range(count):
             run = announced_wait.start(port=ear.getsockname()[1])
             assert ear.recv(100).decode() == str(run.pk)
-            time.sleep(chance.uniform(0, spread_seconds))
+            time.sleep(chance.uniform(0, chance.choice(SPREADS_SECONDS)))
             send_message(run, "go")
     return count
 
@@ -56,7 +59,7 @@ def install():
 
 def _pause_at(event):
     def pause(event, fields):
-        time.sleep(GAP_SECONDS)
+        time.sleep(random.choice(GAPS_SECONDS))
 
     telemetry._listeners.setdefault(event, []).append(pause)
 

@@ -27,8 +27,7 @@ def lost_wakeups(start_worker, call_process, *, races, guards):
     start_worker("--concurrency", "8", "--poll-interval", POLL_SECONDS, LAB_RACE=guards)
     share = -(-races // SENDERS)
     senders = [
-        call_process("tests.lab.races:send_around_parks", share, 0.015, seed)
-        for seed in range(SENDERS)
+        call_process("tests.lab.races:send_around_parks", share, seed) for seed in range(SENDERS)
     ]
     for sender in senders:
         told, complained = sender.communicate(timeout=800)
