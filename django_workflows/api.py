@@ -469,7 +469,8 @@ def list_messages(
         raise ValueError(f"limit must be an int from 1 to {MAX_PAGE}, got {limit!r}.")
     found = messages.listing(_run_id(run), state, name).select_related("consumed_by")
     if cursor is not None:
-        if not (isinstance(cursor, str) and cursor.isascii() and cursor.isdigit()):
+        is_number = isinstance(cursor, str) and cursor.isascii() and cursor.isdigit()
+        if not is_number or len(cursor) > 19:
             raise ValueError(f"cursor must be a next_cursor that a page gave, got {cursor!r}.")
         found = found.filter(id__gt=int(cursor))
     items = list(found[: limit + 1])

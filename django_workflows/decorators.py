@@ -184,4 +184,4 @@ def register(instance: object) -> list[str]:
             names.append(found.name)
     if not names:
         raise ValueError(f"{type(instance).__name__} has no methods decorated by @workflow.")
-    return sorted(names)
+    return sorted(set(names))

@@ -86,11 +86,20 @@ class PayloadField(_TextField):
             return str.__str__(value)
         return payloads.encode(value, self.name)
 
+    # Fixtures hold the encoded text, so that dumpdata and loaddata keep every type. Django asks
+    # to_python() for what a fixture says, and for values in clean(), which are no text.
     def to_python(self, value: Any) -> Any:
+        return Encoded(value) if isinstance(value, str) else value
+
+    def clean(self, value: Any, model_instance: models.Model | None) -> Any:
         return value
 
+    def value_from_object(self, obj: models.Model) -> Encoded | None:
+        text = self.get_prep_value(getattr(obj, self.attname))
+        return None if text is None else Encoded(text)
+
     def value_to_string(self, obj: models.Model) -> str:
-        return self.get_prep_value(obj.__dict__[self.attname]) or ""
+        return self.value_from_object(obj) or ""
 
 
 class InstantField(_DateTimeField):

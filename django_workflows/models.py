@@ -154,11 +154,6 @@ class WorkflowRun(models.Model):
                 name="workflows_run_due",
             ),
             models.Index(
-                fields=["available_at"],
-                condition=Q(available_at__isnull=False),
-                name="workflows_run_next_due",
-            ),
-            models.Index(
                 fields=["claimed_by"], condition=Q(status="running"), name="workflows_run_claimed"
             ),
             models.Index(

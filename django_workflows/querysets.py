@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import TYPE_CHECKING
+from uuid import UUID
 
-from django.db import models
+from django.db import connections, models
 from django.db.models import Q
 from django.db.models.functions import Now
 
 if TYPE_CHECKING:
     from django_workflows.models import WorkflowMessage, WorkflowRun  # noqa: F401 - in the bases
 
+WAITING_KINDS = ("message", "signal", "approval", "child_result")
 OPEN_STATUSES = ("pending", "running", "suspended")
 
 
@@ -46,12 +48,24 @@ class RunQuerySet(models.QuerySet["WorkflowRun"]):
         label, pk = subject_label(subject)
         return self.filter(subject_type=label, subject_pk=pk).order_by("-id")
 
+    def search(self, text: str) -> RunQuerySet:
+        """Runs whose workflow id begins with `text`, or whose run id it is."""
+        try:
+            return self.filter(Q(pk=UUID(text)) | Q(workflow_id=text))
+        except ValueError:
+            pass
+        if connections[self.db].vendor == "sqlite":
+            # SQLite's LIKE ignores case and, with an escape character, its indexes too.
+            return self.filter(workflow_id__gte=text, workflow_id__lt=f"{text}\U0010ffff")
+        return self.filter(workflow_id__startswith=text)
+
     def waiting(self, *, longer_than: timedelta | None = None) -> RunQuerySet:
         """Runs parked on a message, a signal, a gate or a child; for alarms, since at least
         `longer_than`."""
-        waiting = self.filter(status="suspended", waiting_since__isnull=False).exclude(
-            waiting_for=""
-        )
+        # The kinds are spelled out because the index of waits begins with them.
+        waiting = self.filter(
+            status="suspended", waiting_kind__in=WAITING_KINDS, waiting_since__isnull=False
+        ).exclude(waiting_for="")
         if longer_than is not None:
             waiting = waiting.filter(waiting_since__lte=Now() - longer_than)
         return waiting

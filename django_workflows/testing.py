@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 from django_workflows.db import clock
 from django_workflows.db.dialects import dialect
 from django_workflows.models import WorkflowRun
 from django_workflows.registry import registry
-from django_workflows.runtime import inline
+from django_workflows.runtime import dry_replay, inline
+from django_workflows.runtime.calls import as_run_id
 from django_workflows.store import leases
+from django_workflows.store import runs as runs_store
 
-__all__ = ["advance", "replay_every_step", "reset_clock", "run_until_idle", "workflow_clock"]
+__all__ = [
+    "advance",
+    "check_replay",
+    "export_history",
+    "replay_every_step",
+    "reset_clock",
+    "run_until_idle",
+    "workflow_clock",
+]
 
 _replays_always = False
 # A workflow that is due again and again would never be idle.
@@ -53,11 +64,12 @@ def run_until_idle(*runs: WorkflowRun) -> int:
 
 
 def _settle() -> None:
+    # First, as a child that fails so wakes its parent.
+    while leases.fail_overdue():
+        pass
     for source in leases.SOURCES:
         while leases.route(source):
             pass
-    while leases.fail_overdue():
-        pass
 
 
 def _claim(wanted: set[UUID]) -> list[leases.Claim]:
@@ -91,6 +103,35 @@ def replay_every_step() -> Iterator[None]:
         yield
     finally:
         _replays_always = before
+
+
+def export_history(run: WorkflowRun | UUID | str) -> dict[str, Any]:
+    """A run's input and record as plain JSON values, for `check_replay` in a project's own tests.
+
+    Payloads are kept as stored, so with a CODEC set they stay encrypted.
+
+    Raises:
+        RunNotFound: there is no such run.
+    """
+    return dry_replay.export(runs_store.get(as_run_id(run)))
+
+
+def check_replay(workflow: Any, history: Mapping[str, Any]) -> None:
+    """Replay an exported history against the code as it stands, without writing anything.
+
+    Args:
+        workflow: the workflow, or its registered name (of the history's version).
+        history: what `export_history` gave, perhaps through a JSON file.
+
+    Raises:
+        NonDeterminismError: a run with this record could not go on with this code.
+        WorkflowNotRegistered: the name or version is unknown.
+    """
+    if isinstance(workflow, str):
+        definition = registry.get(workflow, history.get("version"))
+    else:
+        definition = workflow.definition
+    dry_replay.check(definition, history)
 
 
 def advance(delta: timedelta) -> None:

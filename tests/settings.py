@@ -25,6 +25,7 @@ INSTALLED_APPS = [
     "django_workflows",
     "tests.lab",
     "testproject.shop",
+    "testproject.helpdesk",
 ]
 
 # A file, as worker processes can't share a database in memory; named after the process, so that two
@@ -42,3 +43,4 @@ PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 SHOP_CHARGE_SECONDS = 0.0
 SHOP_COOLING_OFF = timedelta(days=1)
+HELPDESK_WEBHOOK_SECRET = "tests"

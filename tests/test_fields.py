@@ -125,14 +125,15 @@ def test_payloads_survive_dumpdata_and_loaddata(form, value):
         loaded.save()
     again = WorkflowRun.objects.get()
     assert repr(again.input) == repr(value)
-    assert (again.result, again.created_at) == (None, run.created_at)
+    assert again.result is None
+    # Django's own JSON encoder cuts instants to milliseconds.
+    assert abs(again.created_at - run.created_at) < dt.timedelta(milliseconds=1)
 
 
 @pytest.mark.django_db
 def test_validation_leaves_a_text_as_it_is():
     run = lab.steps.start()
-    run.input = "no json"
-    run.full_clean()
+    run.input = WorkflowRun._meta.get_field("input").clean("no json", run)
     run.save()
     assert WorkflowRun.objects.get().input == "no json"
 

@@ -1,52 +1,219 @@
-"""Runs with their steps and messages."""
+"""Runs: the list, and one run's page."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 from django.contrib import admin
-from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.core.exceptions import PermissionDenied
+from django.db.models import F, QuerySet
+from django.db.models.functions import Length, Substr
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import path
+from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
-from django_workflows.admin.display import ReadOnlyAdmin, ReadOnlyInline
-from django_workflows.models import WorkflowMessage, WorkflowRun, WorkflowStep
+from django_workflows import payloads
+from django_workflows.admin import actions, bulk, downloads, run_page, words
+from django_workflows.admin.base import ReadOnlyAdmin
+from django_workflows.admin.display import age, cut, moment, progress_bar, status_badge
+from django_workflows.admin.filters import (
+    AttentionFilter,
+    QueueFilter,
+    StartedFilter,
+    VersionFilter,
+    WaitingFilter,
+    WorkflowFilter,
+)
+from django_workflows.admin.registry_page import RegistryPages
+from django_workflows.models import WorkflowRun
 
 PAYLOADS = ("input", "result", "error", "state")
-
-
-class StepInline(ReadOnlyInline):
-    model = WorkflowStep
-    fields = ("seq", "key", "kind", "status", "attempts", "wake_at", "finished_at")
-    ordering = ("seq",)
-
-
-class MessageInline(ReadOnlyInline):
-    model = WorkflowMessage
-    fields = ("name", "idempotency_key", "consumed_by", "consumed_at", "created_at")
-    ordering = ("id",)
+# A state that shows progress is small; of a larger one nothing is shown, and little is read.
+STATE_LIMIT = 400
 
 
 @admin.register(WorkflowRun)
-class RunAdmin(ReadOnlyAdmin):
-    list_display = ("workflow_id", "workflow_name", "status", "waiting", "available_at", "created")
-    list_filter = ("status", "workflow_name", "queue_name")
-    search_fields = ("workflow_id__exact", "id__exact")
-    show_full_result_count = False
+class RunAdmin(RegistryPages, ReadOnlyAdmin):
+    list_display = (
+        "workflow",
+        "badge",
+        "workflow_name",
+        "waits_for",
+        "waits_since",
+        "next_wake",
+        "progress",
+        "started",
+    )
+    list_display_links = ("workflow",)
+    list_filter = (
+        AttentionFilter,
+        WaitingFilter,
+        "status",
+        WorkflowFilter,
+        VersionFilter,
+        QueueFilter,
+        StartedFilter,
+    )
+    search_fields = ("workflow_id",)
+    search_help_text = _("The beginning of a workflow id, or a run's id.")
     ordering = ("-id",)
-    inlines = (StepInline, MessageInline)
-    exclude = ("claim_token", "claimed_by", "claim_count")
+    actions = (bulk.cancel_selected, bulk.rerun_selected)
+    change_form_template = "admin/django_workflows/run.html"
+
+    # What may be done, by permission
+
+    def has_cancel_permission(self, request: HttpRequest) -> bool:
+        return self._has(request, "cancel_workflowrun")
+
+    def has_rerun_permission(self, request: HttpRequest) -> bool:
+        return self._has(request, "rerun_workflowrun")
+
+    def has_start_permission(self, request: HttpRequest) -> bool:
+        return self._has(request, "add_workflowrun")
+
+    def _has(self, request: HttpRequest, codename: str) -> bool:
+        return bool(request.user.has_perm(f"{self.opts.app_label}.{codename}"))
+
+    # The list
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[WorkflowRun]:
-        runs: QuerySet[WorkflowRun] = super().get_queryset(request)
-        match = request.resolver_match
-        is_list = match is not None and match.url_name == "django_workflows_workflowrun_changelist"
-        return runs.defer(*PAYLOADS) if is_list else runs
+        return super().get_queryset(request).defer(*PAYLOADS)
 
-    @admin.display(description=_("waiting for"))
-    def waiting(self, run: WorkflowRun) -> str:
-        return ", ".join(run.waiting_names) or run.waiting_kind
+    def get_search_results(
+        self, request: HttpRequest, queryset: Any, search_term: str
+    ) -> tuple[Any, bool]:
+        term = search_term.strip()
+        return (queryset.search(term) if term else queryset), False
 
-    @admin.display(description=_("created at"), ordering="id")
-    def created(self, run: WorkflowRun) -> Any:
-        return run.created_at
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        may_start = self.has_start_permission(request)
+        return super().changelist_view(
+            request, {**(extra_context or {}), "may_start": may_start, "is_run_list": True}
+        )
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        changelist = super().get_changelist_instance(request)
+        self._attach_states(changelist.result_list)
+        return changelist
+
+    def _attach_states(self, runs: Any) -> None:
+        """Progress of the page's runs, from the beginning of their state alone."""
+        found = list(runs)
+        states = self._states([run.pk for run in found])
+        for run in found:
+            run.shown_state = states.get(run.pk)
+
+    def _states(self, keys: list[UUID]) -> dict[UUID, Any]:
+        rows = self.model._default_manager.using(actions.alias()).filter(pk__in=keys)
+        heads = rows.annotate(
+            head=Substr(F("state"), 1, STATE_LIMIT), size=Length(F("state"))
+        ).values_list("pk", "head", "size")
+        return {
+            key: _decode(head) for key, head, size in heads if head != "{}" and size <= STATE_LIMIT
+        }
+
+    @admin.display(description=_("workflow id"))
+    def workflow(self, run: WorkflowRun) -> str:
+        return cut(run.workflow_id, 80)
+
+    @admin.display(description=_("status"))
+    def badge(self, run: WorkflowRun) -> Any:
+        return status_badge(run.status)
+
+    @admin.display(description=_("waiting for"), empty_value="")
+    def waits_for(self, run: WorkflowRun) -> str:
+        if run.problem:
+            return cut(run.problem, 100)
+        return words.waiting_for(run)
+
+    @admin.display(description=_("waiting since"))
+    def waits_since(self, run: WorkflowRun) -> Any:
+        return age(run.waiting_since) if run.status == "suspended" else ""
+
+    @admin.display(description=_("due"))
+    def next_wake(self, run: WorkflowRun) -> str:
+        return moment(run.available_at) if run.available_at else ""
+
+    @admin.display(description=_("progress"))
+    def progress(self, run: WorkflowRun) -> Any:
+        return progress_bar(getattr(run, "shown_state", None))
+
+    @admin.display(description=_("age"))
+    def started(self, run: WorkflowRun) -> Any:
+        return age(run.created_at)
+
+    # One run
+
+    def get_urls(self) -> list[Any]:
+        def own(route: str, view: Callable[..., Any], name: str) -> Any:
+            return path(route, self.admin_site.admin_view(view), name=name)
+
+        prefix = "django_workflows_workflowrun"
+        found = [
+            own(f"<uuid:run_id>/{name}/", self._action_view(name), f"{prefix}_{name}")
+            for name in actions.ACTIONS
+        ]
+        found.append(own("<uuid:run_id>/data/<str:column>/", self.download_view, f"{prefix}_data"))
+        return [*found, *self.registry_urls(own), *super().get_urls()]
+
+    def _action_view(self, name: str) -> Callable[..., HttpResponse]:
+        def view(request: HttpRequest, run_id: UUID) -> HttpResponse:
+            return actions.ACTIONS[name](self).respond(request, run_id)
+
+        return view
+
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: Any = None,
+    ) -> HttpResponse:
+        if not self.has_view_permission(request) or request.method not in ("GET", "HEAD"):
+            raise PermissionDenied
+        run = self.find(object_id)
+        if run is None:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+        context = self.context(
+            request,
+            cut(run.workflow_id, 100),
+            **run_page.context(run, step=_number(request.GET.get("step")), site=self.admin_site),
+            actions=[action for action in actions.offered(self, request, run)],
+            may_decide=self._has(request, "decide_approval"),
+            may_see_steps=self._has(request, "view_workflowstep"),
+        )
+        return TemplateResponse(request, self.change_form_template, context)
+
+    def find(self, run_id: Any) -> WorkflowRun | None:
+        """The run of an id from an address."""
+        try:
+            return run_page.find(run_id if isinstance(run_id, UUID) else UUID(str(run_id)))
+        except ValueError:
+            return None
+
+    def download_view(self, request: HttpRequest, run_id: UUID, column: str) -> HttpResponse:
+        """A payload as it is stored, whole."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        if column not in PAYLOADS:
+            raise Http404(_t("There is no such payload."))
+        return downloads.payload(self.model, run_id, column, f"run-{run_id}-{column}")
+
+    def runs_page(self) -> HttpResponse:
+        return redirect("admin:django_workflows_workflowrun_changelist")
+
+
+def _decode(text: str) -> Any:
+    try:
+        return payloads.decode(text)
+    except Exception:
+        return None
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else None

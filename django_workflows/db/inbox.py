@@ -189,3 +189,10 @@ def mark_decision(d: Dialect, message_id: int, step_id: int) -> bool:
 def pending_ids(d: Dialect, run_id: UUID, name: str) -> list[int]:
     """Pending messages of a name, oldest first."""
     return [int(row[0]) for row in d.fetch(_PENDING, run=run_id, name=name)]
+
+
+def now(d: Dialect) -> float:
+    """The database's time, seconds since 1970."""
+    row = d.one("SELECT {epoch_now}")
+    assert row is not None
+    return float(d.epoch(row[0]))

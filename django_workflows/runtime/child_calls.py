@@ -49,16 +49,14 @@ def start_child(
     entry = p.recorded("child", definition.name)
     if entry is None:
         entry = p.history.new("child", definition.name, p.time())
-        # Derived from the parent's run and step: at most one child whatever crashes in between.
-        derived = f"{p.run_id}/{entry.seq}"
-        if workflow_id is not None:
-            derived = check_name(workflow_id, "A workflow id", limit=255)
+        if workflow_id is None:
+            workflow_id = children.derived_id(p.run_id, entry.seq)
         new = NewRun(
             workflow_name=definition.name,
             version=definition.version,
             queue_name=definition.queue_name,
             input=payloads.encode(bound, "input"),
-            workflow_id=derived,
+            workflow_id=check_name(workflow_id, "A workflow id", limit=255),
             priority=p.claim.priority,
             deadline_in=limit,
             parent_id=p.run_id,
@@ -73,11 +71,12 @@ def start_child(
 def _start(p: Pass, entry: Entry, new: NewRun) -> None:
     p.before_effect()
     try:
-        _child, status = p.stored(lambda: children.start(p.claim, entry, new))
+        status: str = p.stored(lambda: children.start(p.claim, entry, new))
     except WorkflowAlreadyStarted as taken:
         entry.status, entry.error = "failed", payloads.dump_error(payloads.encode_error(taken))
         p.record(entry)
         return
+    p.check_status(status)
     p.keep(entry, status)
 
 

@@ -43,6 +43,7 @@ class Reason(Enum):
     RELEASED = "the worker is stopping"
     OUTAGE = "the database is away"
     REPLAY = "the record is replayed after each entry"
+    RECORD_ENDED = "the record has ended"
 
 
 class PassInterrupted(WorkflowSuspended):

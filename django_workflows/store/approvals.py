@@ -7,7 +7,6 @@ before its gate has its authority checked when the gate is reached, as it stands
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
@@ -69,7 +68,7 @@ def decide(
         "by": {"pk": by.pk, "text": str(by)},
         "comment": payloads.clean_text(comment),
         "data": data,
-        "decided_at": time.time(),
+        "decided_at": inbox.now(dialect()),
         "gate": step.pk if is_open and step is not None else None,
         "page": step is gate,
     }
@@ -176,7 +175,8 @@ def why_refused(
 def take(claim: Claim, entry: Entry, if_none: Entry | None, asked: dict[str, Any]) -> Claimed:
     """Complete a gate's step with the oldest decision that holds; keep others as refused.
 
-    Without one `if_none` is recorded instead, decided under the run's lock.
+    Without one `if_none` is recorded instead, decided under the run's lock. A run that was ended
+    meanwhile takes nothing.
 
     Raises:
         LeaseLost: another worker has the run; nothing was written.
@@ -190,6 +190,8 @@ def take(claim: Claim, entry: Entry, if_none: Entry | None, asked: dict[str, Any
             decision = payloads.decode(row[2])
             reason = why_refused(asked, entry.id, decision, claim.run_id)
         with locks.fenced(d, claim.run_id, claim.token) as status:
+            if status != "running":
+                return Claimed(status, None)
             again = inbox.oldest(d, claim.run_id, names)
             if again is None:
                 if if_none is not None:

@@ -10,7 +10,6 @@ from django_workflows.db import records
 from django_workflows.db import runs as sql
 from django_workflows.db.dialects import dialect
 from django_workflows.db.records import Entry
-from django_workflows.models import WorkflowRun
 from django_workflows.querysets import OPEN_STATUSES
 from django_workflows.store import locks, runs
 from django_workflows.store.leases import Claim
@@ -18,8 +17,13 @@ from django_workflows.store.messages import Claimed, Taken
 from django_workflows.store.runs import NewRun
 
 
-def start(claim: Claim, entry: Entry, new: NewRun) -> tuple[WorkflowRun, str]:
-    """Start a child and record it in one commit; the child, and the parent's status then.
+def derived_id(parent_id: UUID, seq: int) -> str:
+    """Workflow id of a child that was given none: at most one child whatever crashes in between."""
+    return f"{parent_id}/{seq}"
+
+
+def start(claim: Claim, entry: Entry, new: NewRun) -> str:
+    """Start a child and record it in one commit, unless the parent has ended; its status then.
 
     Raises:
         LeaseLost: another worker has the parent; nothing was written.
@@ -27,11 +31,14 @@ def start(claim: Claim, entry: Entry, new: NewRun) -> tuple[WorkflowRun, str]:
     """
     d = dialect()
     with locks.fenced(d, claim.run_id, claim.token) as status:
+        if status != "running":
+            # A child of an ended parent would be closed by nobody.
+            return status
         child = runs.start(replace(new, id_conflict="raise", id_reuse="allow"))
         entry.status = "completed"
         entry.details = payloads.dump_json({"child": str(child.pk), "workflow": new.workflow_name})
         records.write_new(d, claim.run_id, claim.token, entry)
-    return child, status
+    return status
 
 
 def has_ended(child_id: UUID) -> bool:
@@ -41,13 +48,15 @@ def has_ended(child_id: UUID) -> bool:
 
 
 def take(claim: Claim, entry: Entry, if_none: Entry | None, child_id: UUID) -> Claimed:
-    """Complete or fail the waiting step with the child's outcome.
+    """Complete or fail the waiting step with the child's outcome; nothing once the parent ended.
 
     Raises:
         LeaseLost: another worker has the parent; nothing was written.
     """
     d = dialect()
     with locks.fenced(d, claim.run_id, claim.token) as status:
+        if status != "running":
+            return Claimed(status, None)
         outcome = sql.outcome(d, child_id) or ("deleted", None, None)
         if outcome[0] in OPEN_STATUSES:
             if if_none is not None:

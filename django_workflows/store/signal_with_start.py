@@ -2,8 +2,8 @@
 
 Nothing is decided on a look alone. An open run is locked as a sender locks it, so it can't finish
 before the message is stored; a new run is inserted under the constraint that allows one open run
-per workflow id; and only while that slot is held is it certain that no earlier run of this id has
-accepted the key meanwhile.
+per workflow id; and only while that slot is held is it certain that no run of this id has come and
+ended since the look: one that has accepted the key, or that `id_reuse` forbids to follow.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ def signal_with_start(
             if repeated is not None:
                 WorkflowRun.objects.using(d.alias).filter(pk=run.pk).delete()
                 return repeated
+            _check_ended(d, workflow_id, workflow_name, id_reuse, but=run)
             return _sent(run, name, data, key, started=True)
 
 
@@ -84,8 +85,14 @@ def _repeated(
     return SignalWithStart(found.run, found, started=False)
 
 
-def _check_ended(d: Dialect, workflow_id: str, workflow_name: str, id_reuse: str) -> None:
-    ended = runs.newest(d, workflow_id)
+def _check_ended(
+    d: Dialect,
+    workflow_id: str,
+    workflow_name: str,
+    id_reuse: str,
+    but: WorkflowRun | None = None,
+) -> None:
+    ended = runs.newest(d, workflow_id, but=None if but is None else but.pk)
     if ended is None or not ended.is_finished:
         return
     refused = id_reuse == "raise" or (id_reuse == "allow_failed" and ended.status == "completed")

@@ -87,3 +87,28 @@ def claim_all(limit):
     while batch := leases.claim_batch(None, registry.pairs(), [], limit):
         claimed += [str(claim.run_id) for claim in batch]
     return claimed
+
+
+def at_the_file(directory):
+    """Say that this process is ready, and wait until all are told to go."""
+    ready = Path(directory)
+    (ready / f"ready-{os.getpid()}").touch()
+    give_up = time.monotonic() + 60
+    while not (ready / "go").exists() and time.monotonic() < give_up:
+        time.sleep(0.002)
+
+
+def reply_at_once(directory, workflow_id, n, is_atomic):
+    """Signal with start once; the run's id, the message's id and whether it started the run."""
+    at_the_file(directory)
+    with transaction.atomic() if is_atomic else nullcontext():
+        sent = signal_with_start(
+            "tests.lab.ticket", workflow_id=workflow_id, name="reply", data=n
+        )
+    return [str(sent.run.pk), sent.message.pk, sent.started]
+
+
+def signal_at_once(directory, name, key):
+    """Broadcast once; ids of the runs reached."""
+    at_the_file(directory)
+    return [str(run_id) for run_id in send_signal(name, idempotency_key=key)]

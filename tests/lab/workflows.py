@@ -6,7 +6,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from django_workflows import RetryPolicy, step, workflow
+from django_workflows import ChildFailed, RetryPolicy, step, workflow
 from tests.lab.models import Effect
 from tests.lab.races import announce
 
@@ -140,3 +140,33 @@ def on_slow_queue(ctx):
 def announced_wait(ctx, port):
     ctx.step("announce", announce, ctx.run_id, port)
     ctx.wait_for_message("go")
+
+
+@workflow
+def ticket(ctx):
+    """Takes what has come, and ends."""
+    said = [ctx.wait_for_message("reply").data]
+    while (message := ctx.receive_message("reply")) is not None:
+        said.append(message.data)
+    return said
+
+
+@workflow
+def listen(ctx, name="news", timeout=None):
+    delivery = ctx.wait_for_signal(name, timeout=timeout)
+    return None if delivery is None else delivery.data
+
+
+@workflow
+def gate(ctx, timeout=None):
+    decision = ctx.wait_for_approval("manager", timeout=timeout)
+    return None if decision is None else [decision.approved, decision.by.text]
+
+
+@workflow
+def parent_of_one(ctx, policy="cancel"):
+    """Awaits a child that awaits a message."""
+    try:
+        return ctx.run_child(wait_once, on_parent_close=policy)
+    except ChildFailed as failed:
+        return failed.status

@@ -2,6 +2,7 @@
 
 import json
 import signal
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
@@ -12,7 +13,7 @@ from django_workflows.db.dialects import dialect
 from django_workflows.models import WorkflowRun, WorkflowWorker
 from django_workflows.store import leases, locks
 from django_workflows.telemetry import subscribed
-from django_workflows.testing import run_until_idle
+from django_workflows.testing import advance, run_until_idle
 from tests.claiming import claim, claim_batch
 from tests.lab import workflows as lab
 from tests.lab.models import Effect
@@ -79,6 +80,35 @@ def test_of_workers_that_find_a_dead_one_at_once_one_takes_its_run_over():
         run.refresh_from_db()
         assert (run.status, run.crashes) == ("pending", 1)
         claim(run)
+
+
+@row_locks
+def test_a_workers_loop_never_waits_for_the_open_send_of_an_overdue_or_poisoned_run():
+    overdue = lab.wait_once.using(deadline=timedelta(seconds=1)).start()
+    poisoned = lab.steps.start()
+    claim(poisoned, uuid4())
+    WorkflowRun.objects.filter(pk=poisoned.pk).update(crashes=4)
+    advance(timedelta(seconds=2))
+
+    with transaction.atomic():
+        send_message(overdue, "go")
+        send_message(poisoned, "go")
+        assert Background(leases.fail_overdue).result(10) == 0
+        assert Background(leases.take_over_dead).result(10) == 0
+
+    assert (leases.fail_overdue(), leases.take_over_dead()) == (1, 1)
+    for run in (overdue, poisoned):
+        run.refresh_from_db()
+        assert (run.status, run.messages.count()) == ("failed", 1)
+
+
+@row_locks
+def test_a_take_over_skips_a_run_whose_dead_worker_still_holds_its_lock():
+    run = lab.steps.start()
+    claim(run, uuid4())
+    with locks.locked_run(dialect(), run.pk, "for_no_key_update"):
+        assert Background(leases.take_over_dead).result(10) == 0
+    assert leases.take_over_dead() == 1
 
 
 def taken_over_at(event, run):

@@ -125,7 +125,6 @@ def test_the_body_is_told_who_what_when_and_why_the_same_on_every_replay(ann):
 
     run = tell.start()
     run_until_idle(run)
-    before = timezone.now()
     approve(run, "manager", by=ann, comment="fine", data=(1, 2))
     finish(run)
 
@@ -134,8 +133,17 @@ def test_the_body_is_told_who_what_when_and_why_the_same_on_every_replay(ann):
     assert isinstance(first, Approval)
     assert (first.approved, first.by.pk, first.by.text) == (True, ann.pk, "ann")
     assert (first.comment, first.data) == ("fine", (1, 2))
-    assert before <= first.decided_at <= timezone.now()
     assert timezone.is_aware(first.decided_at)
+
+
+def test_a_decision_is_dated_by_the_workflow_clock(ann):
+    run = reach_gate(gated())
+    advance(timedelta(days=3))
+    message = approve(run, "manager", by=ann)
+
+    decided_at = approvals.to_approval(message.data).decided_at
+    assert timedelta(0) <= message.created_at - decided_at < timedelta(seconds=5)
+    assert decided_at - run.created_at > timedelta(days=2)
 
 
 def test_a_gate_times_out_with_none_and_stays_so(ann):

@@ -232,9 +232,7 @@ def test_a_page_of_a_gate_whose_time_is_over_is_too_late(gated, ann):
         approve(run, shown, by=ann)
 
     assert caught.value.approval is None
-    assert str(caught.value) == (
-        "It is too late to decide gate 'manager': it is no longer open."
-    )
+    assert str(caught.value) == ("It is too late to decide gate 'manager': it is no longer open.")
 
 
 def test_a_step_that_is_no_gate_of_the_run_is_refused(gated, ann):
@@ -247,7 +245,7 @@ def test_data_is_checked_by_the_gates_form_before_anything_is_stored(gated, ann)
     run = gated(form=AmountForm)
     with pytest.raises(ValueError, match="amount"):
         approve(run, "manager", by=ann, data={"amount": 500})
-    with pytest.raises(ValueError, match="amount"):
+    with pytest.raises(ValueError, match="AmountForm takes a dict"):
         approve(run, "manager", by=ann)
     assert not WorkflowMessage.objects.exists()
 
@@ -330,7 +328,9 @@ def test_nobody_decides_by_a_message(gated):
     ],
 )
 @pytest.mark.parametrize("decide", [approve, reject])
-def test_a_bad_argument_is_refused_and_nothing_is_stored(gated, ann, decide, arguments, error, text):
+def test_a_bad_argument_is_refused_and_nothing_is_stored(
+    gated, ann, decide, arguments, error, text
+):
     run = gated()
     given = {"run": run, "gate": "manager", "by": ann, **arguments}
     with pytest.raises(error) as caught:

@@ -19,7 +19,7 @@ from django_workflows.api import asend_message
 from django_workflows.models import WorkflowMessage, WorkflowRun
 from django_workflows.store import leases, messages, runs
 from django_workflows.testing import run_until_idle
-from tests.claiming import claim, claim_and_lose, entry, fetch, park, parked, rolled_back, take
+from tests.claiming import claim, claim_and_lose, entry, park, parked, rolled_back, take
 from tests.lab import workflows as lab
 from tests.lab.models import Thing
 
@@ -291,54 +291,6 @@ def test_a_canceled_run_takes_no_message(run):
     assert run.messages.pending().count() == 1
 
 
-# https://github.com/dbos-inc/dbos-transact-ts/pull/1307
-def test_a_key_is_unique_per_run_over_all_names(run):
-    other = lab.wait_once.start()
-    first = send_message(run, "go", "A", idempotency_key="evt-1")
-    second = send_message(other, "go", "B", idempotency_key="evt-1")
-    third = send_message(run, "another", "C", idempotency_key="evt-1")
-
-    assert (first.deduplicated, second.deduplicated, third.deduplicated) == (False, False, True)
-    assert (third, third.name, third.data) == (first, "go", "A")
-    assert (stored(run), stored(other)) == ([("go", "A")], [("go", "B")])
-
-
-def test_a_repeated_key_in_a_transaction_leaves_it_usable(run):
-    with transaction.atomic():
-        send_message(run, "go", 1, idempotency_key="k")
-        assert send_message(run, "go", 2, idempotency_key="k").deduplicated
-        Thing.objects.create(name="after")
-
-    assert stored(run) == [("go", 1)]
-    assert Thing.objects.count() == 1
-
-
-def test_messages_without_a_key_are_never_duplicates(run):
-    assert send_message(run, "go", 1) != send_message(run, "go", 1)
-    assert len(stored(run)) == 2
-
-
-# https://github.com/temporalio/temporal/pull/11968
-@pytest.mark.parametrize("how", ["completed", "failed", "canceled"])
-def test_a_known_key_is_answered_before_the_end_is_looked_at(run, how):
-    first = send_message(run, "go", "first", idempotency_key="K")
-    ended(run, how)
-
-    again = send_message(run, "go", "again", idempotency_key="K")
-    assert (again, again.data, again.deduplicated) == (first, "first", True)
-    with pytest.raises(RunFinished):
-        send_message(run, "go", "new", idempotency_key="L")
-    assert stored(run) == [("go", "first")]
-
-
-def test_a_key_of_a_consumed_message_is_still_known(run):
-    first = send_message(run, "go", idempotency_key="K")
-    run_until_idle(run)
-
-    again = send_message(run, "go", idempotency_key="K")
-    assert (again, again.consumed_by) == (first, run.steps.get())
-
-
 # https://github.com/dbos-inc/dbos-transact-py/issues/759
 @pytest.mark.parametrize(
     ("arguments", "told"),
@@ -415,29 +367,6 @@ def test_the_async_twin_sends_the_same(run):
     message = async_to_sync(asend_message)(run, "go", {"n": 1}, idempotency_key="k")
 
     assert (message.run_id, stored(run)) == (run.pk, [("go", {"n": 1})])
-
-
-def test_the_router_marks_what_it_saw_and_no_consumed_message(run):
-    claimed = claim(run)
-    send_message(run, "go")
-    take(claimed, "go")
-    assert leases.route() == 0
-
-    send_message(run, "other")
-    assert leases.route() == 1
-    assert leases.route() == 0
-    assert fetch("SELECT name FROM {message} WHERE routed ORDER BY id") == [("other",)]
-
-
-def test_routing_goes_run_by_run_up_to_its_limit():
-    started = [lab.wait_once.start() for _ in range(5)]
-    for run in started:
-        send_message(run, "go", 1)
-        send_message(run, "go", 2)
-
-    assert leases.route(limit=3) == 3
-    assert leases.route(limit=3) == 2
-    assert WorkflowMessage.objects.filter(routed=False).count() == 0
 
 
 def test_a_run_sends_itself_a_message_that_its_next_wait_takes():

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import timedelta
 from decimal import Decimal
 from io import StringIO
+from typing import ClassVar
 
 import factory
 import pytest
 from django.contrib.auth import authenticate, get_user_model
+from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.models import Permission
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 
 from django_workflows import (
+    NonRetryableError,
     WorkflowAlreadyStarted,
     WorkflowContext,
     get_run,
-    send_message,
     workflow,
 )
 from django_workflows.models import WorkflowMessage, WorkflowRun
 from django_workflows.registry import registry
 from django_workflows.testing import advance, run_until_idle, workflow_clock
+from testproject.shop import payments
 from testproject.shop.models import Charge, Order, Product, ProviderCall
 
 pytestmark = pytest.mark.django_db
@@ -167,14 +171,15 @@ def test_an_approval_before_the_run_waits_is_kept_for_it(customer, manager):
 
     assert decide(manager, order, "approve", "A good customer.") == "You have approved this order."
     message = run_of(order).messages.get()
-    assert message.data == {"approved": True, "comment": "A good customer.", "by": "grace"}
-    assert message.idempotency_key == f"approval:{order.pk}"
+    assert message.data["approved"] is True
+    assert message.data["comment"] == "A good customer."
+    assert message.data["by"]["text"] == "grace"
     assert message.consumed_by is None
 
     run = go_on(order)
     assert (run.status, order.status) == ("suspended", "paid")
     message.refresh_from_db()
-    assert message.consumed_by.name == "approval"
+    assert (message.consumed_by.kind, message.consumed_by.name) == ("approval", "manager")
 
     run = go_on(order, later=COOLING_OFF)
     assert (run.status, order.status) == ("completed", "shipped")
@@ -247,6 +252,72 @@ def test_the_first_of_two_decisions_stands(customer, manager):
     assert decide(manager, order, "reject") == "grace had already approved this order."
 
     assert [message.data["approved"] for message in run_of(order).messages.all()] == [True]
+
+
+def test_a_second_click_on_the_same_button_is_the_same_decision(customer, manager):
+    order = place(customer)
+    told = [decide(manager, order, "approve") for _ in range(2)]
+    go_on(order)
+
+    assert told == ["You have approved this order."] * 2
+    assert decide(manager, order, "approve") == told[0]
+    assert decide(manager, order, "reject") == "grace had already approved this order."
+    assert run_of(order).messages.count() == 1
+
+
+def test_the_gate_keeps_what_the_approver_was_shown(customer):
+    order = place(customer)
+
+    [gate] = go_on(order).steps.filter(kind="approval")
+
+    asked = json.loads(gate.details)["gate"]
+    assert asked["title"] == f"Ship order {order.number}?"
+    assert asked["description"].endswith("for Ada Lovelace, 49.80 € paid.")
+
+
+def test_an_early_approval_by_someone_who_may_no_longer_decide_is_refused_at_the_gate(
+    customer, manager
+):
+    order = place(customer)
+    decide(manager, order, "approve")
+    get_user_model().objects.get(username="grace").user_permissions.clear()
+
+    run = go_on(order)
+
+    assert (run.status, order.status) == ("suspended", "paid")
+    assert "lacks the permission" in run.messages.get().refused
+    page = customer.get(order.get_absolute_url()).content.decode()
+    assert "refused: grace lacks the permission" in page
+    admin = sign_in(UserFactory(username="admin", is_superuser=True))
+    assert decide(admin, order, "approve") == "You have approved this order."
+    go_on(order)
+    go_on(order, later=COOLING_OFF)
+    assert order.status == "shipped"
+
+
+class Withdrawing(ModelBackend):
+    """The permission is taken away between the page's look at it and the gate's."""
+
+    asked: ClassVar[int] = 0
+
+    def has_perm(self, user_obj, perm, obj=None):
+        type(self).asked += 1
+        return type(self).asked == 1
+
+
+def test_a_decision_that_the_gate_denies_gets_403_and_nothing_is_stored(
+    customer, settings, monkeypatch
+):
+    order = place(customer)
+    go_on(order)
+    monkeypatch.setattr(Withdrawing, "asked", 0)
+    settings.AUTHENTICATION_BACKENDS = [f"{__name__}.Withdrawing"]
+    client = sign_in(UserFactory())
+
+    response = client.post(reverse("shop:decide", args=[order.number]), {"decision": "approve"})
+
+    assert (response.status_code, Withdrawing.asked) == (403, 2)
+    assert not WorkflowMessage.objects.exists()
 
 
 def test_a_decision_for_a_closed_order_is_refused(customer, manager):
@@ -352,15 +423,18 @@ def test_the_fragment_that_the_page_fetches_follows_the_run(customer, manager):
     }
 
 
-def test_a_failed_run_shows_its_error_on_the_page(customer, manager):
+def test_a_failed_run_shows_its_error_on_the_page(customer, manager, monkeypatch):
+    def out_of_order(*args):
+        raise NonRetryableError("The provider is closed.")
+
     order = place(customer)
-    # Not what the page would send: the body stumbles over the missing answer.
-    send_message(run_of(order), "approval", {})
+    monkeypatch.setattr(payments, "refund", out_of_order)
+    decide(manager, order, "reject")
 
     run = go_on(order)
 
-    assert (run.status, run.error["type"]) == ("failed", "KeyError")
-    assert "KeyError" in customer.get(order.get_absolute_url()).content.decode()
+    assert (run.status, run.error["type"]) == ("failed", "StepFailed")
+    assert "The provider is closed." in customer.get(order.get_absolute_url()).content.decode()
 
 
 def test_an_order_without_a_run_has_a_page_that_says_so(customer, manager):
