@@ -195,6 +195,32 @@ def take_over(d: Dialect, run_id: UUID, token: UUID) -> bool:
     return d.execute(_TAKE_OVER, run=run_id, token=token) == 1
 
 
+def count_crash(d: Dialect, run_id: UUID) -> None:
+    """Count the crash for which a run is given up, which no take-over counts."""
+    d.execute("UPDATE {run} SET crashes = crashes + 1 WHERE id = %(run)s", run=run_id)
+
+
+_CLAIMED_BY = """
+SELECT id, claim_token FROM {run} WHERE status = 'running' AND claimed_by = %(worker)s ORDER BY id
+"""
+_RELEASE = """
+UPDATE {run} SET status = 'pending', available_at = {now}, claim_token = NULL, claimed_by = NULL
+WHERE id = (SELECT id FROM {run} WHERE id = %(run)s AND claim_token = %(token)s
+    AND status = 'running' {for_no_key_update} {skip_locked})
+"""
+
+
+def claimed_by(d: Dialect, worker_id: UUID) -> list[tuple[UUID, UUID]]:
+    """(run, token) of what a worker has claimed, by the database."""
+    rows = d.fetch(_CLAIMED_BY, worker=worker_id)
+    return [(d.uid(run), d.uid(token)) for run, token in rows]
+
+
+def release(d: Dialect, run_id: UUID, token: UUID) -> bool:
+    """Make a claimed run due again, unless it is locked or claimed anew."""
+    return d.execute(_RELEASE, run=run_id, token=token) == 1
+
+
 def overdue(d: Dialect, limit: int = 100) -> list[UUID]:
     """Open runs past their deadline."""
     return [d.uid(row[0]) for row in d.fetch(_OVERDUE, limit=limit)]

@@ -92,6 +92,28 @@ def oldest(d: Dialect, run_id: UUID, names: tuple[str, ...]) -> Row | None:
     return None if row is None else _found(d, row)
 
 
+# Beyond this size a message is worth a statement of its own, in which its data stays in the
+# database.
+AHEAD_BYTES = 16_384
+_AHEAD = """
+SELECT m.id, m.name, CASE WHEN length(m.data) <= %(bytes)s THEN m.data END, m.idempotency_key,
+    {epoch[m.created_at]}
+FROM {message} m WHERE m.run_id = %(run)s AND m.name {any[names]} AND m.consumed_by_id IS NULL
+ORDER BY m.id LIMIT %(limit)s
+"""
+
+
+def ahead(d: Dialect, run_id: UUID, names: tuple[str, ...], limit: int = 50) -> list[Row]:
+    """The oldest pending messages of any of the names, up to the first large one."""
+    rows = d.fetch(_AHEAD, run=run_id, names=list(names), bytes=AHEAD_BYTES, limit=limit)
+    found = []
+    for row in rows:
+        if row[2] is None:
+            break
+        found.append(_found(d, row))
+    return found
+
+
 _MARK = """
 UPDATE {message} SET consumed_by_id = %(step)s, consumed_at = {now}
 WHERE id = %(message)s AND consumed_by_id IS NULL

@@ -12,7 +12,11 @@ from django_workflows.db.base import At, Dialect
 
 @dataclass(slots=True)
 class Entry:
-    """One entry of a record, to be written or as loaded. Payloads are encoded text."""
+    """One entry of a record, to be written or as loaded. Payloads are encoded text.
+
+    Attributes:
+        message: id of a message read ahead that this entry consumes; no column of its own.
+    """
 
     seq: int
     key: str
@@ -27,6 +31,7 @@ class Entry:
     created_at: float = 0.0
     started_at: float | None = None
     id: int | None = None
+    message: int | None = None
 
 
 _HISTORY = """

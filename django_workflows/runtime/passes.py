@@ -27,6 +27,7 @@ from django_workflows.exceptions import (
     WorkflowSuspended,
 )
 from django_workflows.runtime.history import History
+from django_workflows.runtime.inbox import Inbox
 from django_workflows.store import recorder, runs
 from django_workflows.store.leases import Claim
 from django_workflows.store.runs import Parking
@@ -84,6 +85,7 @@ class Pass:
         self.mismatch: NonDeterminismError | None = None
         self.current_step: str | None = None
         self.state: dict[str, Any] = {}
+        self.inbox = Inbox(claim)
         self._thread = threading.get_ident()
 
     @property

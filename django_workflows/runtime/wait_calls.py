@@ -110,7 +110,7 @@ def wait_for_message(
         name=_label(names),
         names=names,
         details={"names": list(names), **_form_reference(schema)},
-        take=lambda entry, nothing: messages.take(p.claim, entry, names, nothing),
+        take=lambda entry, nothing: p.inbox.take(entry, names, nothing),
         look=lambda entry: messages.is_there(p.run_id, names),
     )
     entry, is_new = fulfil(p, wait, seconds)
@@ -151,7 +151,7 @@ def receive_message(p: Pass, name: str | Sequence[str]) -> Message[Any] | None:
         new = p.history.new("receive", _label(names), p.time())
         new.details = payloads.dump_json({"names": list(names)})
         nothing = instead(new, NOTHING)
-        looked: Claimed = p.stored(lambda: messages.take(p.claim, new, names, nothing))
+        looked: Claimed = p.stored(lambda: p.inbox.take(new, names, nothing))
         entry = nothing if looked.taken is None else new
         p.keep(entry, looked.run_status)
     return to_message(entry, lambda data: data)

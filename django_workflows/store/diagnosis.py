@@ -11,6 +11,7 @@ from django.core import checks
 from django.db import connections
 from django.db.models import Model, Q, QuerySet
 
+from django_workflows.conf import config
 from django_workflows.db.clock import offset
 from django_workflows.db.dialects import dialect
 from django_workflows.fields import to_local
@@ -21,6 +22,7 @@ from django_workflows.models import (
     WorkflowStep,
     WorkflowWorker,
 )
+from django_workflows.querysets import RunQuerySet
 
 # Something that a healthy worker sees to within a poll is a fault once it has lasted this long.
 PATIENCE = timedelta(minutes=2)
@@ -63,7 +65,7 @@ def _now() -> Any:
     return to_local(dialect().epoch(row[0]))
 
 
-def _runs() -> QuerySet[WorkflowRun]:
+def _runs() -> RunQuerySet:
     return WorkflowRun.objects.using(dialect().alias)
 
 
@@ -77,7 +79,9 @@ def _finding(
 
 def _live_workers(now: Any) -> list[WorkflowWorker]:
     workers = WorkflowWorker.objects.using(dialect().alias)
-    return list(workers.filter(stopped_at=None, lease_until__gte=now))
+    found = workers.filter(stopped_at=None, lease_until__gte=now)
+    # A process that resumes a run holds a lease too, but takes no other.
+    return [worker for worker in found if worker.workflows]
 
 
 def find_nondeterministic(now: Any) -> Iterator[Finding]:
@@ -112,6 +116,9 @@ def find_unclaimed(now: Any) -> Iterator[Finding]:
 def find_unknown(now: Any) -> Iterator[Finding]:
     """Open runs whose workflow or version no live worker has registered."""
     known = _known_pairs(now)
+    if not known:
+        # No worker at all is a finding of its own.
+        return
     pairs = set(_runs().open().values_list("workflow_name", "version").distinct()[:MAX_COUNT])
     for name, version in sorted(pairs - known):
         rows = _runs().open().filter(workflow_name=name, version=version)
@@ -126,7 +133,12 @@ def _known_pairs(now: Any) -> set[tuple[str, str]]:
 def find_poison(now: Any) -> Iterator[Finding]:
     """Runs given up in the last day because their workers died on them."""
     text = "runs were given up in the last day because their workers died on them"
-    rows = _runs().filter(status="failed", crashes__gt=0, finished_at__gte=now - timedelta(days=1))
+    # A run that fails by itself has had fewer crashes.
+    rows = _runs().filter(
+        status="failed",
+        crashes__gte=config().max_crashes,
+        finished_at__gte=now - timedelta(days=1),
+    )
     yield from _finding("poison", "error", text, rows)
 
 

@@ -211,9 +211,28 @@ def _give_up(d: Dialect, run_id: UUID, token: UUID, crashes: int) -> bool:
         if row is None or row[1] != "running" or row[2] != token:
             return False
         error = payloads.dump_error(payloads.encode_error(PoisonRun(run_id, crashes)))
+        sql.count_crash(d, run_id)
         end_run(d, run_id, status="failed", error=error)
     emit("run.poisoned", logging.ERROR, run=run_id, crashes=crashes)
     return True
+
+
+def release_strays(worker_id: UUID, held: set[UUID]) -> int:
+    """Make runs due again that a living worker has claimed and doesn't hold; how many are locked
+    right now, and left to the next call.
+
+    Their workers didn't die, so it isn't counted as a crash.
+    """
+    d = dialect()
+    left = 0
+    for run_id, token in sql.claimed_by(d, worker_id):
+        if run_id in held:
+            continue
+        if sql.release(d, run_id, token):
+            emit("run.strayed", logging.WARNING, run=run_id)
+        else:
+            left += 1
+    return left
 
 
 def fail_overdue() -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -18,7 +18,7 @@ from django_workflows.exceptions import LeaseLost, RunFinished, RunNotFound
 from django_workflows.fields import to_local
 from django_workflows.models import WorkflowMessage, WorkflowRun
 from django_workflows.querysets import OPEN_STATUSES, MessageQuerySet
-from django_workflows.store import locks
+from django_workflows.store import locks, recorder
 from django_workflows.store.leases import Claim
 from django_workflows.telemetry import emit
 
@@ -149,6 +149,32 @@ def take(claim: Claim, entry: Entry, names: tuple[str, ...], if_none: Entry | No
                 records.write_new(d, claim.run_id, claim.token, if_none)
             return Claimed(status, None)
         return _record_taken(claim, entry, status, found)
+
+
+def read_ahead(run_id: UUID, names: tuple[str, ...]) -> list[Taken]:
+    """The oldest pending messages of any of the names, for a body that consumes many.
+
+    A send that commits after this look can't have to come before one that had committed by then.
+    """
+    d = dialect()
+    if not d.writes_with:
+        return []
+    return [Taken(*row) for row in sql.ahead(d, run_id, names)]
+
+
+def take_ahead(claim: Claim, entry: Entry, taken: Taken) -> Claimed | None:
+    """Give a message read ahead to a step; None where it has to be taken the usual way."""
+    new = replace(
+        entry,
+        status="completed",
+        result=taken.data,
+        details=payloads.dump_json(taken.details()),
+        message=taken.id,
+    )
+    recorded = recorder.record_taken(claim, new)
+    if recorded is None:
+        return None
+    return _took(claim, entry, recorded.run_status, taken, recorded.entry.id or 0)
 
 
 def _record_taken(claim: Claim, entry: Entry, status: str, found: Row) -> Claimed:

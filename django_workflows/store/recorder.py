@@ -149,6 +149,22 @@ def record(claim: Claim, entry: Entry) -> Recorded:
     return Recorded(entry, run_status)
 
 
+def record_taken(claim: Claim, entry: Entry) -> Recorded | None:
+    """Write an entry that consumes a message read ahead; None where that couldn't be done."""
+    d = dialect()
+    written = _write_shared(claim, entry)
+    if written is None:
+        items: list[batches.Item] = [(claim.run_id, claim.token, entry)]
+        written = batches.write_all(d, items).get(claim.run_id)
+    if written is None:
+        return None
+    step_id, run_status = written
+    assert run_status is not None
+    entry.id = step_id
+    claim.confirmed = time.monotonic()
+    return Recorded(entry, run_status)
+
+
 def finish(claim: Claim, *, status: str, result: str | None, error: str | None) -> bool:
     """End a claimed run; False when the claim was lost, or the run has been ended otherwise."""
     if claim.parent is None and _write_shared(claim, Ending(status, result, error)) is not None:

@@ -4,8 +4,12 @@ import os
 import random
 import socket
 import time
+from contextlib import nullcontext
+from pathlib import Path
 
-from django_workflows import send_message, telemetry
+from django.db import transaction
+
+from django_workflows import send_message, send_signal, signal_with_start, telemetry
 from django_workflows.db import routing
 from django_workflows.store import messages
 
@@ -98,14 +102,18 @@ def at_the_file(directory):
         time.sleep(0.002)
 
 
-def reply_at_once(directory, workflow_id, n, is_atomic):
-    """Signal with start once; the run's id, the message's id and whether it started the run."""
+def reply_at_once(directory, n):
+    """Signal with start, on its own and inside a transaction; of each the run's id, the message's
+    id and whether it started the run."""
     at_the_file(directory)
-    with transaction.atomic() if is_atomic else nullcontext():
-        sent = signal_with_start(
-            "tests.lab.ticket", workflow_id=workflow_id, name="reply", data=n
-        )
-    return [str(sent.run.pk), sent.message.pk, sent.started]
+    told = []
+    for workflow_id in ("plain", "atomic"):
+        with transaction.atomic() if workflow_id == "atomic" else nullcontext():
+            sent = signal_with_start(
+                "tests.lab.ticket", workflow_id=workflow_id, name="reply", data=n
+            )
+        told.append([str(sent.run.pk), sent.message.pk, sent.started])
+    return told
 
 
 def signal_at_once(directory, name, key):
