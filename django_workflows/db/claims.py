@@ -18,7 +18,7 @@ UPDATE {run} SET status = 'running', claim_token = {uuid[token]}, claimed_by = {
 WHERE """
 _RETURNING = """
 RETURNING id, workflow_id, workflow_name, version, queue_name, priority, input, attempts,
-    claim_count, crashes, problem_count, rerun_of_id, parent_id, {epoch[deadline_at]}, {epoch_now}
+    claim_count, crashes, problem_count, parent_id, {epoch[deadline_at]}, {epoch_now}
 """
 _DUE = "available_at <= {steady} AND (deadline_at IS NULL OR deadline_at > {steady})"
 _KNOWN = "workflow_name || {separator} || version {any[pairs]}"

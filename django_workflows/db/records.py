@@ -71,12 +71,23 @@ _CLAIM = "id = %(run)s AND claim_token = %(token)s"
 FENCE = (
     "fence AS MATERIALIZED (SELECT id, status FROM {run} WHERE " + _CLAIM + " FOR NO KEY UPDATE)"
 )
+_RUNNING = _CLAIM + " AND status = 'running'"
 _INSERT = {
     "postgresql": f"""WITH {FENCE}, written AS (
         INSERT INTO {{step}} ({_COLUMNS}) SELECT fence.id, {_VALUES} FROM fence RETURNING id)
         SELECT written.id, fence.status FROM written, fence""",
+    "taking": f"""WITH {FENCE.replace(_CLAIM, _RUNNING)}, written AS (
+        INSERT INTO {{step}} ({_COLUMNS}) SELECT fence.id, {_VALUES} FROM fence RETURNING id),
+        consumed AS (UPDATE {{message}} SET consumed_by_id = written.id, consumed_at = {{now}}
+            FROM written WHERE {{message}}.id = %(message)s AND {{message}}.run_id = %(run)s
+                AND {{message}}.consumed_by_id IS NULL)
+        SELECT written.id, fence.status FROM written, fence""",
     "sqlite": f"""INSERT INTO {{step}} ({_COLUMNS}) SELECT id, {_VALUES} FROM {{run}}
         WHERE {_CLAIM} RETURNING id, (SELECT status FROM {{run}} r WHERE r.id = run_id)""",
+}
+_SKIPPING = {
+    kind: text.replace("FOR NO KEY UPDATE", "FOR NO KEY UPDATE SKIP LOCKED")
+    for kind, text in _INSERT.items()
 }
 _UPDATE = {
     "postgresql": f"""WITH {FENCE}, written AS (
@@ -107,11 +118,20 @@ def entry_params(entry: Entry) -> dict[str, Any]:
     }
 
 
-def write(d: Dialect, run_id: UUID, token: UUID, entry: Entry) -> tuple[int, str] | None:
-    """Write an entry if the claim still holds: (step id, the run's status), else None."""
+def write(
+    d: Dialect, run_id: UUID, token: UUID, entry: Entry, *, skip_locked: bool = False
+) -> tuple[int, str] | None:
+    """Write an entry if the claim still holds: (step id, the run's status), else None.
+
+    Args:
+        skip_locked: of a new entry, neither wait for a run that somebody has locked.
+    """
     params = {**entry_params(entry), "run": run_id, "token": token}
-    if entry.id is None:
-        row = d.one(_INSERT[d.vendor], **params)
+    inserts = _SKIPPING if skip_locked else _INSERT
+    if entry.message is not None:
+        row = d.one(inserts["taking"], message=entry.message, **params)
+    elif entry.id is None:
+        row = d.one(inserts[d.vendor], **params)
     else:
         del params["seq"], params["key"], params["name"], params["kind"], params["created_at"]
         row = d.one(_UPDATE[d.vendor], step=entry.id, **params)
@@ -137,6 +157,9 @@ FROM {{step}} WHERE run_id = %(old)s AND seq < %(before)s
 def copy(d: Dialect, old: UUID, new: UUID, *, before: int) -> None:
     """Copy the record of a run up to a position."""
     d.execute(_COPY, old=old, new=new, before=before)
+    # Only a first claim goes without the record, and this run has one from the start. Its
+    # `rerun_of` can't tell: the old run may be deleted before the claim.
+    d.execute("UPDATE {run} SET claim_count = claim_count + 1 WHERE id = %(new)s", new=new)
 
 
 _DELETE = """

@@ -92,7 +92,7 @@ UPDATE {{run}} SET {_ENDED}, result = {{text[result]}}, error = {{text[error]}},
 WHERE id = (SELECT id FROM {{run}} WHERE id = %(run)s AND claim_token = %(token)s
     AND status = 'running' {{for_update}})
 """
-_FINISH_STATE = _FINISH.replace("SET status", "SET state = %(state)s, status")
+_FINISH_SKIPPING = _FINISH.replace("{for_update}", "{for_update} {skip_locked}")
 
 
 def finish(
@@ -103,13 +103,15 @@ def finish(
     status: str,
     result: str | None,
     error: str | None,
-    state: str | None = None,
+    skip_locked: bool = False,
 ) -> bool:
-    """End a claimed run, unless the claim was lost or the run ended otherwise."""
+    """End a claimed run, unless the claim was lost or the run ended otherwise.
+
+    Args:
+        skip_locked: neither wait for a run that somebody has locked.
+    """
     given = {"run": run_id, "token": token, "status": status, "result": result, "error": error}
-    if state is None:
-        return d.execute(_FINISH, **given) == 1
-    return d.execute(_FINISH_STATE, state=state, **given) == 1
+    return d.execute(_FINISH_SKIPPING if skip_locked else _FINISH, **given) == 1
 
 
 # The token stays, so that the current step of a running run may still be recorded.

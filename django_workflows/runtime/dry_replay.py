@@ -92,7 +92,6 @@ def _claim(history: Mapping[str, Any]) -> Claim:
         claim_count=1,
         crashes=0,
         problem_count=0,
-        rerun_of=None,
         parent=None,
         deadline_at=None,
         now=0.0,

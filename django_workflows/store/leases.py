@@ -45,7 +45,6 @@ class Claim:
     claim_count: int
     crashes: int
     problem_count: int
-    rerun_of: UUID | None
     parent: UUID | None
     deadline_at: float | None
     now: float
@@ -59,7 +58,7 @@ class Claim:
     @property
     def is_fresh(self) -> bool:
         """True when nothing can have been recorded yet."""
-        return self.claim_count == 1 and self.rerun_of is None
+        return self.claim_count == 1
 
     def time(self) -> float:
         """The database's time now, by its clock at the claim and the time passed since."""
@@ -83,9 +82,9 @@ class PoisonRun(WorkflowError):
 
 
 def _claim(d: Dialect, row: Row, token: UUID) -> Claim:
-    run_id, *plain, rerun_of, parent, deadline_at, now = row
+    run_id, *plain, parent, deadline_at, now = row
     values = (
-        *(d.uid(run_id), *plain, d.uid(rerun_of), d.uid(parent)),
+        *(d.uid(run_id), *plain, d.uid(parent)),
         *(d.epoch(deadline_at), d.epoch(now), token),
     )
     return Claim(*values)

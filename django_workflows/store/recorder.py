@@ -86,6 +86,10 @@ class SharedWriter:
                 write.settled.release()
 
     def _commit(self, batch: list[_Write]) -> None:
+        if len(batch) == 1:
+            batch[0].outcome = _write_alone(batch[0].claim, batch[0].what, skip_locked=True)
+            emit("batch.committed", size=1)
+            return
         items: list[batches.Item] = [(w.claim.run_id, w.claim.token, w.what) for w in batch]
         try:
             written = batches.write_all(dialect(), items)
@@ -107,6 +111,24 @@ class SharedWriter:
         leader = batch[0]
         leader.batch = batch
         leader.settled.release()
+
+
+def _write_alone(
+    claim: Claim, what: Entry | Ending, *, skip_locked: bool = False
+) -> tuple[int | None, str | None] | None:
+    d = dialect()
+    if isinstance(what, Entry):
+        return records.write(d, claim.run_id, claim.token, what, skip_locked=skip_locked)
+    done = sql.finish(
+        d,
+        claim.run_id,
+        claim.token,
+        status=what.status,
+        result=what.result,
+        error=what.error,
+        skip_locked=skip_locked,
+    )
+    return (None, None) if done else None
 
 
 _shared: SharedWriter | None = None
@@ -132,10 +154,10 @@ def record(claim: Claim, entry: Entry) -> Recorded:
         LeaseLost: another worker has the run; nothing was written.
     """
     emit("record.writing", run=claim.run_id, key=entry.key)
-    written = _write_shared(claim, entry) if entry.id is None else None
     d = dialect()
+    written = _write_shared(claim, entry) if entry.id is None else None
     if written is None:
-        written = records.write(d, claim.run_id, claim.token, entry)
+        written = _write_alone(claim, entry)
         if written is None:
             raise LeaseLost(claim.run_id)
     step_id, run_status = written
@@ -154,8 +176,7 @@ def record_taken(claim: Claim, entry: Entry) -> Recorded | None:
     d = dialect()
     written = _write_shared(claim, entry)
     if written is None:
-        items: list[batches.Item] = [(claim.run_id, claim.token, entry)]
-        written = batches.write_all(d, items).get(claim.run_id)
+        written = records.write(d, claim.run_id, claim.token, entry)
     if written is None:
         return None
     step_id, run_status = written
@@ -167,8 +188,7 @@ def record_taken(claim: Claim, entry: Entry) -> Recorded | None:
 
 def finish(claim: Claim, *, status: str, result: str | None, error: str | None) -> bool:
     """End a claimed run; False when the claim was lost, or the run has been ended otherwise."""
-    if claim.parent is None and _write_shared(claim, Ending(status, result, error)) is not None:
+    ending = Ending(status, result, error)
+    if claim.parent is None and _write_shared(claim, ending) is not None:
         return True
-    return sql.finish(
-        dialect(), claim.run_id, claim.token, status=status, result=result, error=error
-    )
+    return _write_alone(claim, ending) is not None
