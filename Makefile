@@ -10,7 +10,7 @@ BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-sqlite test-postgres serve lint format types check-migrations clean
+.PHONY: help demo test test-sqlite test-postgres serve lint format types check-migrations docs clean
 
 help: ## list these tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,11 +54,18 @@ check-migrations: $(INSTALLED) ## fail when a model has no migration, on SQLite 
 	$(BIN)/python -m tests.server -- \
 		$(BIN)/python manage.py makemigrations --check --dry-run --settings tests.settings
 
+docs: $(VENV)/.docs ## the documentation in build/docs; a warning or a broken link is an error
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --nitpicky --fresh-env docs build/docs
+
 clean: ## remove the environment, the demo's files and what the tools cached
-	rm -rf $(VENV) .demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .demo build/docs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 $(INSTALLED): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; PYTHON= names it." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.docs: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@

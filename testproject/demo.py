@@ -247,8 +247,8 @@ def report(story: Story, number: str) -> None:
     _expect("requests to charge", len(calls), 2)
     _expect("charges", [charge.reference for charge in charges], [order.charge_ref])
     takers = [message.consumed_by.key if message.consumed_by else None for message in inbox]
-    gates = [step.key for step in run.steps.all() if step.name == "approval"]
-    _expect("steps that took the messages", takers, gates)
+    gates = [step.key for step in run.steps.all() if step.kind == "approval"]
+    _expect("steps that took the decisions", takers, gates)
 
     for count, call in enumerate(calls, 1):
         story.add(call.begun_at, f"  provider: request {count} to {call.what}")
@@ -257,8 +257,10 @@ def report(story: Story, number: str) -> None:
     for charge in charges:
         story.add(charge.charged_at, f"  provider: {charge.amount} € taken, {charge.reference}")
     for message, taker in zip(inbox, takers, strict=True):
-        story.add(message.created_at, f"  message {message.name!r} stored: {message.data}")
-        story.add(message.consumed_at, f"  message {message.name!r} taken by step {taker!r}")
+        said = "approved" if message.data["approved"] else "rejected"
+        who, why = message.data["by"]["text"], message.data["comment"]
+        story.add(message.created_at, f"  decision stored: {who} {said}, {why!r}")
+        story.add(message.consumed_at, f"  decision checked and taken by step {taker!r}")
     for step in run.steps.all():
         story.add(
             step.finished_at,

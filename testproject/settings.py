@@ -1,4 +1,4 @@
-"""Settings of the demo shop, each of them read from the environment.
+"""Settings of the demo project, each of them read from the environment.
 
 Out of the box: a SQLite file beside manage.py, for development. DATABASE_URL moves it to another
 database, DEBUG=off asks for a SECRET_KEY.
@@ -31,6 +31,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "django_workflows",
     "testproject.shop",
+    "testproject.helpdesk",
 ]
 
 MIDDLEWARE = [
@@ -79,3 +80,8 @@ LOGOUT_REDIRECT_URL = "login"
 # How slow the made-up payment provider answers, and how long a paid order may still be stopped.
 SHOP_CHARGE_SECONDS = env.float("SHOP_CHARGE_SECONDS", default=0.5)
 SHOP_COOLING_OFF = timedelta(seconds=env.float("SHOP_COOLING_OFF_SECONDS", default=1.0))
+
+# Shared with whoever posts tickets' events; empty refuses them all.
+HELPDESK_WEBHOOK_SECRET = env.str(
+    "HELPDESK_WEBHOOK_SECRET", default="for-development-only" if DEBUG else ""
+)

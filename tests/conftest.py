@@ -1,3 +1,4 @@
+import contextlib
 import os
 import signal
 import subprocess
@@ -68,6 +69,8 @@ class WorkerProcess:
                 cwd=ROOT,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                # A group of its own, so that none of its processes is left after the test.
+                start_new_session=True,
             )
 
     @property
@@ -76,6 +79,12 @@ class WorkerProcess:
 
     def kill(self):
         self.process.kill()
+        self.process.wait(20)
+
+    def clear(self):
+        """Kill it and every process that it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
         self.process.wait(20)
 
     def send(self, number):
@@ -116,9 +125,7 @@ def start_worker(transactional_db, tmp_path):
 
     yield start
     for worker in started:
-        if worker.process.poll() is None:
-            worker.send(signal.SIGCONT)
-            worker.kill()
+        worker.clear()
 
 
 @pytest.fixture

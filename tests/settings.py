@@ -13,7 +13,10 @@ from testproject.databases import database
 from testproject.settings import *  # noqa: F403
 from testproject.settings import env
 
-DEBUG = False
+# What tests ask of a worker process of theirs.
+DEBUG = env.bool("LAB_DEBUG", default=False)
+if "LAB_LISTEN" in env.ENVIRON:
+    DJANGO_WORKFLOWS = {"LISTEN": env.bool("LAB_LISTEN")}
 SECRET_KEY = "tests"
 
 INSTALLED_APPS = [
@@ -22,6 +25,8 @@ INSTALLED_APPS = [
     "django.contrib.admin",
     "django.contrib.messages",
     "django.contrib.sessions",
+    # For the browser, which wants the pages' styles and scripts too.
+    "django.contrib.staticfiles",
     "django_workflows",
     "tests.lab",
     "testproject.shop",
@@ -42,5 +47,5 @@ DATABASES = {"default": {**_DATABASE, "ATOMIC_REQUESTS": False}}
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 SHOP_CHARGE_SECONDS = 0.0
-SHOP_COOLING_OFF = timedelta(days=1)
+SHOP_COOLING_OFF = timedelta(seconds=env.float("SHOP_COOLING_OFF_SECONDS", default=86400.0))
 HELPDESK_WEBHOOK_SECRET = "tests"

@@ -181,7 +181,10 @@ def test_errors_come_through_as_themselves(waiting):
 def test_many_calls_at_once_start_one_run():
     async def call():
         return await asyncio.gather(
-            *(asignal_with_start("t.waiting", workflow_id="w", name="go", data=n) for n in range(20))
+            *(
+                asignal_with_start("t.waiting", workflow_id="w", name="go", data=n)
+                for n in range(20)
+            )
         )
 
     called = run_async(call())

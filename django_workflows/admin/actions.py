@@ -57,6 +57,9 @@ class RerunForm(ReasonForm):
 class RunAction:
     """One action: its page (GET), and doing it (POST)."""
 
+    # Templates get the classes themselves, and would call them.
+    do_not_call_in_templates = True
+
     name: ClassVar[str]
     permission: ClassVar[str]
     label: ClassVar[Any]
@@ -157,7 +160,8 @@ class Rerun(RunAction):
     label = _("Rerun")
     title = _("Run it again?")
     explanation = _(
-        "A new run starts with the same input; this one stays as it is. Messages aren't carried over."
+        "A new run starts with the same input; this one stays as it is. Messages aren't carried "
+        "over."
     )
     form_class = RerunForm
 
@@ -197,7 +201,7 @@ class Wake(RunAction):
         return self.url(run)
 
 
-def offered(model_admin: Any, request: HttpRequest, run: WorkflowRun) -> list[type[RunAction]]:
+def offered(request: HttpRequest, run: WorkflowRun) -> list[type[RunAction]]:
     """Actions that suit the run and that this user may do."""
     return [
         action

@@ -5,14 +5,18 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin.views.main import PAGE_VAR, ChangeList
 from django.core.exceptions import PermissionDenied
-from django.core.paginator import Paginator
+from django.core.paginator import Page, Paginator
 from django.db import models
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.utils.translation import gettext as _
 
+from django_workflows import payloads
 from django_workflows.conf import config
 
 if TYPE_CHECKING:
@@ -22,6 +26,11 @@ else:
     _ModelAdmin, _Paginator = admin.ModelAdmin, Paginator
 
 PER_PAGE = 100
+
+
+def row_number(text: str) -> int | None:
+    """A number that an address gives as a row's key; None for what can't be one."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
 class LookAheadPaginator(_Paginator):
@@ -53,7 +62,7 @@ class LookAheadPaginator(_Paginator):
         """The page; its rows are fetched by the keys that were looked up already."""
         number = self.validate_number(number)
         rows: Any = self.object_list
-        return self._get_page(rows.filter(pk__in=self._keys[: self.per_page]), number, self)
+        return Page(rows.filter(pk__in=self._keys[: self.per_page]), number, self)
 
 
 class PagedChangeList(ChangeList):
@@ -99,10 +108,10 @@ class ReadOnlyAdmin(_ModelAdmin):
     def get_paginator(
         self, request: HttpRequest, queryset: Any, per_page: int, *args: Any, **kwargs: Any
     ) -> Any:
-        paginator = self.paginator(queryset, per_page, *args, **kwargs)
+        paginator: Any = self.paginator(queryset, per_page, *args, **kwargs)
         page = request.GET.get(PAGE_VAR, "")
         if page.isascii() and page.isdigit() and 0 < int(page) < 10**7:
-            paginator.page_number = int(page)  # type: ignore[attr-defined]
+            paginator.page_number = int(page)
         return paginator
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
@@ -112,11 +121,19 @@ class ReadOnlyAdmin(_ModelAdmin):
 
     def check_action(self, request: HttpRequest) -> None:
         """Refuse a bulk action that this user isn't offered; Django would only ignore it."""
+        given = request.POST.copy()
         # "All that match" was never counted, let alone shown.
-        request.POST = request.POST.copy()  # type: ignore[assignment]
-        request.POST["select_across"] = "0"  # type: ignore[index]
+        given["select_across"] = "0"
+        request.POST = given  # type: ignore[assignment]
         if request.POST.get("action") not in self.get_actions(request):
             raise PermissionDenied
+
+    def gone(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """To the list, saying that there is no such row."""
+        given = {"name": self.opts.verbose_name, "key": payloads.readable(object_id)[:100]}
+        messages.warning(request, _("There is no %(name)s “%(key)s”.") % given)
+        name = f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"
+        return redirect(reverse(name, current_app=self.admin_site.name))
 
     def context(self, request: HttpRequest, title: str, **more: Any) -> dict[str, Any]:
         """What the admin's base template needs, for a page of our own."""

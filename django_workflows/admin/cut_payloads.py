@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import F, QuerySet
+from django.db.models import F
 from django.db.models.functions import Length, Substr
 
 from django_workflows import payloads
@@ -32,7 +32,7 @@ class Shown:
     is_cut: bool = False
 
 
-def with_heads(rows: QuerySet[Any], *columns: str, limit: int) -> QuerySet[Any]:
+def with_heads(rows: Any, *columns: str, limit: int) -> Any:
     """`rows` with the beginning and the size of payload columns, which are left where they are."""
     heads = {f"{column}_head": Substr(F(column), 1, limit + 1) for column in columns}
     sizes = {f"{column}_size": Length(F(column)) for column in columns}

@@ -18,7 +18,7 @@ from django_workflows import payloads
 from django_workflows.gates.inbox import gate_name
 from django_workflows.models import RunStatus, StepStatus
 
-EMPTY = "–"
+EMPTY = "-"
 # A sign beside each word, so that a status can be told without its color.
 SIGNS = {
     "pending": "○",
@@ -137,14 +137,20 @@ def progress_of(state: Any) -> tuple[float, float] | None:
     """(done, total) of a run's state, where it tells them."""
     if not isinstance(state, dict):
         return None
-    done, total = state.get("done"), state.get("total")
-    for value in (done, total):
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            return None
-    assert isinstance(done, (int, float)) and isinstance(total, (int, float))
+    done, total = (_number(state.get(name)) for name in ("done", "total"))
+    if done is None or total is None:
+        return None
     if not 0 < total < float("inf") or not 0 <= done < float("inf"):
         return None
-    return min(float(done), float(total)), float(total)
+    return min(done, total), total
+
+
+def _number(value: Any) -> float | None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    try:
+        return float(value) if is_number else None
+    except OverflowError:
+        return None
 
 
 def progress_bar(state: Any) -> SafeString | str:

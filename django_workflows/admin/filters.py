@@ -137,7 +137,7 @@ class StartedFilter(admin.ListFilter):
     at each start for the sake of this list.
     """
 
-    title = _("started")  # type: ignore[assignment]
+    title = _("started")
     parameter_name = "started"
     template = "admin/django_workflows/date_filter.html"
 

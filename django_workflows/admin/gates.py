@@ -67,7 +67,7 @@ class GateAdmin(ReadOnlyAdmin):
             raise PermissionDenied
         gate = inbox.load(number(object_id))
         if gate is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+            return self.gone(request, object_id)
         inbox.judge(gate, request.user, inbox.user_groups(request.user))
         if request.method == "POST":
             return self._decide(request, gate)

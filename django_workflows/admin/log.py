@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.contenttypes.models import ContentType
@@ -20,7 +20,7 @@ def record(request: HttpRequest, obj: Model, what: str, why: str = "", flag: int
     """Add an entry to the admin's history of a run."""
     told = _("%(what)s Why: %(why)s") % {"what": what, "why": why} if why else what
     LogEntry.objects.create(
-        user_id=request.user.pk,
+        user=cast(Any, request.user),
         content_type_id=ContentType.objects.get_for_model(WorkflowRun).pk,
         object_id=str(obj.pk),
         object_repr=str(obj)[:200],

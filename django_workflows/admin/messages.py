@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_workflows import payloads
 from django_workflows.admin import display, downloads
-from django_workflows.admin.base import ReadOnlyAdmin
+from django_workflows.admin.base import ReadOnlyAdmin, row_number
 from django_workflows.admin.cut_payloads import RUN_LIMIT, shown, with_heads
 from django_workflows.admin.filters import AgeFilter, NameFilter, OneRunFilter, StateFilter
 from django_workflows.models import WorkflowMessage
@@ -73,10 +73,10 @@ class MessageAdmin(ReadOnlyAdmin):
             raise PermissionDenied
         found = self.get_queryset(request).only(*OWN, *OF_OTHERS, "idempotency_key", "routed")
         rows = with_heads(found, "data", limit=RUN_LIMIT)
-        is_key = object_id.isascii() and object_id.isdigit() and len(object_id) < 19
-        message = rows.filter(pk=int(object_id)).first() if is_key else None
+        key = row_number(object_id)
+        message = rows.filter(pk=key).first() if key else None
         if message is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+            return self.gone(request, object_id)
         context = self.context(
             request,
             display.message_label(message.name),

@@ -18,6 +18,7 @@ from django.utils.translation import gettext as _
 
 from django_workflows import api
 from django_workflows.admin import display, fleet, log
+from django_workflows.admin.base import ReadOnlyAdmin
 from django_workflows.admin.filters import first_id
 from django_workflows.admin.start_form import StartForm
 from django_workflows.conf import config
@@ -28,19 +29,17 @@ from django_workflows.registry import registry
 STATUSES = ("pending", "running", "suspended", "completed", "failed", "canceled")
 
 
-class RegistryPages:
+class RegistryPages(ReadOnlyAdmin):
     """The registry's pages, mixed into the admin of runs, under whose address they are."""
-
-    admin_site: Any
-    context: Callable[..., dict[str, Any]]
-    has_view_permission: Callable[[HttpRequest], bool]
-    has_start_permission: Callable[[HttpRequest], bool]
 
     def registry_urls(self, own: Callable[..., Any]) -> list[Any]:
         return [
             own("registry/", self.registry_view, "django_workflows_registry"),
             own("start/", self.start_view, "django_workflows_start"),
         ]
+
+    def has_start_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm("django_workflows.add_workflowrun"))
 
     def registry_view(self, request: HttpRequest) -> HttpResponse:
         if not self.has_view_permission(request):

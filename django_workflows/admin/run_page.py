@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,6 +12,7 @@ from django.contrib import admin
 from django.db.models import Model, Q
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 
 from django_workflows import payloads
 from django_workflows.admin import fleet, log, timeline, words
@@ -25,7 +27,8 @@ from django_workflows.admin.cut_payloads import (
 from django_workflows.conf import config
 from django_workflows.models import WorkflowMessage, WorkflowRun, WorkflowStep, WorkflowWorker
 
-PAYLOADS = ("input", "result", "state")
+LABELS = {"input": _("input"), "result": _("result"), "state": _("state")}
+PAYLOADS = tuple(LABELS)
 RELATED = ("id", "workflow_id", "workflow_name", "status", "created_at")
 MAX_STEPS = 100
 MAX_MESSAGES = 50
@@ -136,7 +139,7 @@ def _payloads(run: WorkflowRun) -> list[tuple[str, Any, Shown]]:
     for column in PAYLOADS:
         what = shown(run, column, RUN_LIMIT)
         if what is not None:
-            found.append((column, run._meta.get_field(column).verbose_name, what))
+            found.append((column, LABELS[column], what))
     return found
 
 
@@ -174,10 +177,8 @@ def subject(run: WorkflowRun, site: admin.AdminSite) -> dict[str, Any]:
     told = {"subject_label": f"{run.subject_type} {run.subject_pk}", "subject": found}
     if found is not None and site.is_registered(type(found)):
         name = f"admin:{found._meta.app_label}_{found._meta.model_name}_change"
-        try:
+        with suppress(NoReverseMatch):
             told["subject_url"] = reverse(name, args=[found.pk], current_app=site.name)
-        except NoReverseMatch:
-            pass
     return told
 
 

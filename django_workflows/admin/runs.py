@@ -11,7 +11,6 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import F, QuerySet
 from django.db.models.functions import Length, Substr
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import path
 from django.utils.translation import gettext as _t
@@ -19,7 +18,6 @@ from django.utils.translation import gettext_lazy as _
 
 from django_workflows import payloads
 from django_workflows.admin import actions, bulk, downloads, run_page, words
-from django_workflows.admin.base import ReadOnlyAdmin
 from django_workflows.admin.display import age, cut, moment, progress_bar, status_badge
 from django_workflows.admin.filters import (
     AttentionFilter,
@@ -38,7 +36,7 @@ STATE_LIMIT = 400
 
 
 @admin.register(WorkflowRun)
-class RunAdmin(RegistryPages, ReadOnlyAdmin):
+class RunAdmin(RegistryPages):
     list_display = (
         "workflow",
         "badge",
@@ -72,9 +70,6 @@ class RunAdmin(RegistryPages, ReadOnlyAdmin):
 
     def has_rerun_permission(self, request: HttpRequest) -> bool:
         return self._has(request, "rerun_workflowrun")
-
-    def has_start_permission(self, request: HttpRequest) -> bool:
-        return self._has(request, "add_workflowrun")
 
     def _has(self, request: HttpRequest, codename: str) -> bool:
         return bool(request.user.has_perm(f"{self.opts.app_label}.{codename}"))
@@ -178,12 +173,12 @@ class RunAdmin(RegistryPages, ReadOnlyAdmin):
             raise PermissionDenied
         run = self.find(object_id)
         if run is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+            return self.gone(request, object_id)
         context = self.context(
             request,
             cut(run.workflow_id, 100),
             **run_page.context(run, step=_number(request.GET.get("step")), site=self.admin_site),
-            actions=[action for action in actions.offered(self, request, run)],
+            actions=actions.offered(request, run),
             may_decide=self._has(request, "decide_approval"),
             may_see_steps=self._has(request, "view_workflowstep"),
         )
@@ -203,9 +198,6 @@ class RunAdmin(RegistryPages, ReadOnlyAdmin):
         if column not in PAYLOADS:
             raise Http404(_t("There is no such payload."))
         return downloads.payload(self.model, run_id, column, f"run-{run_id}-{column}")
-
-    def runs_page(self) -> HttpResponse:
-        return redirect("admin:django_workflows_workflowrun_changelist")
 
 
 def _decode(text: str) -> Any:

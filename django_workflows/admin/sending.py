@@ -49,9 +49,6 @@ class SendForms:
     message: SendForm
     data: forms.BaseForm
 
-    def __iter__(self) -> Any:
-        return iter((self.message, self.data))
-
 
 @offer
 class SendMessage(RunAction):
@@ -76,7 +73,8 @@ class SendMessage(RunAction):
         return SendForms(message, kind(given, prefix=PREFIX))
 
     def is_valid(self, form: SendForms) -> bool:
-        return all([part.is_valid() for part in form])
+        is_valid = form.message.is_valid()
+        return form.data.is_valid() and is_valid
 
     def given(self, form: SendForms) -> dict[str, Any]:
         is_json = isinstance(form.data, DataForm)

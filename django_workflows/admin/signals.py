@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_workflows import payloads
 from django_workflows.admin import display, downloads
-from django_workflows.admin.base import ReadOnlyAdmin
+from django_workflows.admin.base import ReadOnlyAdmin, row_number
 from django_workflows.admin.cut_payloads import RUN_LIMIT, shown, with_heads
 from django_workflows.admin.filters import NameFilter, OneRunFilter
 from django_workflows.models import WorkflowSignal
@@ -67,10 +67,10 @@ class SignalAdmin(ReadOnlyAdmin):
         if not self.has_view_permission(request) or request.method not in ("GET", "HEAD"):
             raise PermissionDenied
         rows = with_heads(self.get_queryset(request), "data", limit=RUN_LIMIT)
-        is_key = object_id.isascii() and object_id.isdigit() and len(object_id) < 19
-        signal = rows.filter(pk=int(object_id)).first() if is_key else None
+        key = row_number(object_id)
+        signal = rows.filter(pk=key).first() if key else None
         if signal is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+            return self.gone(request, object_id)
         name = payloads.readable(signal.name)
         data = shown(signal, "data", RUN_LIMIT)
         context = self.context(request, name, signal=signal, data=data)

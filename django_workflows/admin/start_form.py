@@ -49,7 +49,7 @@ class StartForm(ReasonForm):
 
     def input(self) -> dict[str, Any]:
         """The input as the form was filled in; what was left empty keeps its default."""
-        given = {}
+        given: dict[str, Any] = {}
         for parameter in self.parameters:
             value = self.cleaned_data[f"{PREFIX}{parameter.name}"]
             has_default = parameter.default is not parameter.empty
@@ -120,7 +120,10 @@ def _plain(annotation: Any) -> tuple[Any, bool]:
 def _choice(values: tuple[Any, ...], options: dict[str, Any]) -> forms.Field:
     texts = [str(value.name if isinstance(value, Enum) else value) for value in values]
     by_text = dict(zip(texts, values, strict=True))
-    choices = [*([] if options["required"] else [("", "–")]), *((text, text) for text in texts)]
+    choices = [
+        *([] if options["required"] else [("", "---------")]),
+        *((text, text) for text in texts),
+    ]
     initial = options.get("initial")
     if initial is not None:
         options["initial"] = initial.name if isinstance(initial, Enum) else str(initial)

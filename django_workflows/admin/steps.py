@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from django_workflows.admin import display, downloads
-from django_workflows.admin.base import ReadOnlyAdmin
+from django_workflows.admin.base import ReadOnlyAdmin, row_number
 from django_workflows.admin.filters import OneRunFilter
 from django_workflows.conf import config
 from django_workflows.models import WorkflowStep
@@ -75,11 +75,11 @@ class StepAdmin(ReadOnlyAdmin):
         """A step is best understood among the others, on its run's page."""
         if not self.has_view_permission(request) or request.method not in ("GET", "HEAD"):
             raise PermissionDenied
-        is_key = object_id.isascii() and object_id.isdigit() and len(object_id) < 19
+        key = row_number(object_id)
         rows = self.get_queryset(request)
-        step = rows.filter(pk=int(object_id)).first() if is_key else None
+        step = rows.filter(pk=key).first() if key else None
         if step is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+            return self.gone(request, object_id)
         return redirect(display.step_url(step.run_id, step.seq, self.admin_site.name))
 
     def download_view(self, request: HttpRequest, pk: int) -> HttpResponse:
@@ -150,7 +150,7 @@ def report() -> list[dict[str, Any]]:
         failed=Count("pk", filter=Q(status="failed")),
         tries=Sum("attempts"),
     )
-    found = list(rows[:2000])
+    found: list[dict[str, Any]] = [{**row} for row in rows[:2000]]
     for row in found:
         row["retries"] = max(0, row["tries"] - row["number"])
         row["average_text"] = display.duration(row["average"])

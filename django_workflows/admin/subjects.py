@@ -8,6 +8,7 @@ from django.contrib import admin
 from django.contrib.admin.checks import InlineModelAdminChecks
 from django.forms import BaseModelFormSet, modelformset_factory
 from django.http import HttpRequest
+from django.urls import NoReverseMatch
 from django.utils.translation import gettext_lazy as _
 
 from django_workflows.admin import display, words
@@ -71,7 +72,7 @@ class WorkflowRunInline(_TabularInline):
     """The newest runs that were started with `subject=` this object, to look at."""
 
     model = WorkflowRun
-    formset = SubjectFormSet
+    formset: Any = SubjectFormSet
     checks_class = SubjectChecks
     verbose_name_plural = _("workflow runs")
     extra = 0
@@ -89,7 +90,7 @@ class WorkflowRunInline(_TabularInline):
             WorkflowRun, formset=self.formset, fields=(), extra=0, max_num=0, can_delete=False
         )
 
-    def has_add_permission(self, request: HttpRequest, obj: Any) -> bool:
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -101,7 +102,11 @@ class WorkflowRunInline(_TabularInline):
     @admin.display(description=_("run"))
     def run(self, run: WorkflowRun) -> Any:
         text = f"{run.workflow_name} {display.cut(run.workflow_id, 60)}"
-        return display.link(display.run_url(run.pk, self.admin_site.name), text)
+        try:
+            return display.link(display.run_url(run.pk, self.admin_site.name), text)
+        except NoReverseMatch:
+            # A site of the project's own, on which runs aren't registered.
+            return text
 
     @admin.display(description=_("status"))
     def badge(self, run: WorkflowRun) -> Any:

@@ -84,7 +84,7 @@ class WorkerAdmin(ReadOnlyAdmin):
         except ValueError:
             worker = None
         if worker is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+            return self.gone(request, object_id)
         doing = [
             {**slot, "url": display.run_url(slot["run"], self.admin_site.name)}
             for slot in worker.doing

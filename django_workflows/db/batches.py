@@ -28,13 +28,12 @@ class Ending:
 # One JSON parameter instead of an array per column: quicker to build, and one plan for any size.
 _GIVEN = """AS given (run uuid, token uuid, seq integer, key text, name text, kind text,
     status text, attempts integer, result text, error text, details text,
-    wake_at double precision, created_at double precision, started_at double precision,
-    message bigint)"""
+    wake_at double precision, created_at double precision, started_at double precision)"""
 _RECORDS = """fence AS MATERIALIZED (
     SELECT r.id AS run_id, r.status AS run_status, given.*
     FROM json_to_recordset(CAST(%(records)s AS json)) GIVEN
     JOIN {run} r ON r.id = given.run AND r.claim_token = given.token
-        AND (given.message IS NULL OR r.status = 'running') AND r.id {any[runs]}
+        AND r.id {any[runs]}
     FOR NO KEY UPDATE OF r SKIP LOCKED),
 written AS (
     INSERT INTO {step} (run_id, seq, key, name, kind, status, attempts, result, error, details,
@@ -43,12 +42,6 @@ written AS (
         to_timestamp(wake_at), to_timestamp(created_at), to_timestamp(started_at),
         CASE WHEN status IN ('completed', 'failed') THEN {now} END
     FROM fence ON CONFLICT DO NOTHING RETURNING id, run_id)""".replace("GIVEN", _GIVEN)
-# The claim's holder is the only one who consumes, so a message read ahead is still there.
-_CONSUMED = """, consumed AS (
-    UPDATE {message} SET consumed_by_id = written.id, consumed_at = {now}
-    FROM written JOIN fence ON fence.run_id = written.run_id
-    WHERE {message}.id = fence.message AND {message}.id {any[messages]}
-        AND {message}.run_id = written.run_id AND {message}.consumed_by_id IS NULL)"""
 _ENDINGS = """locked AS MATERIALIZED (
     SELECT r.id, given.status, given.result, given.error
     FROM json_to_recordset(CAST(%(endings)s AS json))
@@ -65,12 +58,11 @@ ended AS (
 _WRITTEN = """SELECT written.run_id, written.id, fence.run_status
     FROM written JOIN fence ON fence.run_id = written.run_id"""
 _ENDED = "SELECT ended.id, CAST(NULL AS bigint), CAST(NULL AS text) FROM ended"
-_RECORD_TEXTS = {False: _RECORDS, True: _RECORDS + _CONSUMED}
-# By what a batch holds: records, messages consumed by them, endings.
-_TEXTS = {(False, False, True): f"WITH {_ENDINGS} {_ENDED}"}
-for _consumes, _text in _RECORD_TEXTS.items():
-    _TEXTS[True, _consumes, False] = f"WITH {_text} {_WRITTEN}"
-    _TEXTS[True, _consumes, True] = f"WITH {_text}, {_ENDINGS} {_WRITTEN} UNION ALL {_ENDED}"
+_TEXTS = {
+    (True, False): f"WITH {_RECORDS} {_WRITTEN}",
+    (False, True): f"WITH {_ENDINGS} {_ENDED}",
+    (True, True): f"WITH {_RECORDS}, {_ENDINGS} {_WRITTEN} UNION ALL {_ENDED}",
+}
 
 Item = tuple[UUID, UUID, Entry | Ending]
 
@@ -86,17 +78,13 @@ def write_all(d: Dialect, items: list[Item]) -> dict[UUID, tuple[int | None, str
     # The ids stand beside the JSON, so that the planner reads by them and doesn't scan tables for
     # the hundred rows that it expects of a recordset.
     params: dict[str, Any] = {}
-    messages = [record["message"] for record in records if record["message"] is not None]
     if records:
         params["records"] = payloads.dump_json(records)
         params["runs"] = [item[0] for item in items if isinstance(item[2], Entry)]
-    if messages:
-        params["messages"] = messages
     if endings:
         params["endings"] = payloads.dump_json(endings)
         params["ended_runs"] = [item[0] for item in items if isinstance(item[2], Ending)]
-    consumes = bool(messages)
-    rows = d.fetch(_TEXTS[bool(records), consumes, bool(endings)], **params)
+    rows = d.fetch(_TEXTS[bool(records), bool(endings)], **params)
     return {d.uid(run): (step, status) for run, step, status in rows}
 
 
@@ -118,7 +106,6 @@ def _row(item: Item) -> dict[str, Any]:
         "wake_at": entry.wake_at,
         "created_at": entry.created_at,
         "started_at": entry.started_at,
-        "message": entry.message,
     }
 
 

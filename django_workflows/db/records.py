@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from django_workflows import payloads
 from django_workflows.db.base import At, Dialect
 
 
@@ -71,16 +72,9 @@ _CLAIM = "id = %(run)s AND claim_token = %(token)s"
 FENCE = (
     "fence AS MATERIALIZED (SELECT id, status FROM {run} WHERE " + _CLAIM + " FOR NO KEY UPDATE)"
 )
-_RUNNING = _CLAIM + " AND status = 'running'"
 _INSERT = {
     "postgresql": f"""WITH {FENCE}, written AS (
         INSERT INTO {{step}} ({_COLUMNS}) SELECT fence.id, {_VALUES} FROM fence RETURNING id)
-        SELECT written.id, fence.status FROM written, fence""",
-    "taking": f"""WITH {FENCE.replace(_CLAIM, _RUNNING)}, written AS (
-        INSERT INTO {{step}} ({_COLUMNS}) SELECT fence.id, {_VALUES} FROM fence RETURNING id),
-        consumed AS (UPDATE {{message}} SET consumed_by_id = written.id, consumed_at = {{now}}
-            FROM written WHERE {{message}}.id = %(message)s AND {{message}}.run_id = %(run)s
-                AND {{message}}.consumed_by_id IS NULL)
         SELECT written.id, fence.status FROM written, fence""",
     "sqlite": f"""INSERT INTO {{step}} ({_COLUMNS}) SELECT id, {_VALUES} FROM {{run}}
         WHERE {_CLAIM} RETURNING id, (SELECT status FROM {{run}} r WHERE r.id = run_id)""",
@@ -128,14 +122,52 @@ def write(
     """
     params = {**entry_params(entry), "run": run_id, "token": token}
     inserts = _SKIPPING if skip_locked else _INSERT
-    if entry.message is not None:
-        row = d.one(inserts["taking"], message=entry.message, **params)
-    elif entry.id is None:
+    if entry.id is None:
         row = d.one(inserts[d.vendor], **params)
     else:
         del params["seq"], params["key"], params["name"], params["kind"], params["created_at"]
         row = d.one(_UPDATE[d.vendor], step=entry.id, **params)
     return None if row is None else (int(row[0]), str(row[1]))
+
+
+# Several messages read ahead, each consumed by an entry of its own. The claim's holder is the only
+# one who consumes, so they are still there.
+_RUNNING = _CLAIM + " AND status = 'running'"
+_TAKEN = f"""WITH {FENCE.replace(_CLAIM, _RUNNING)},
+given AS (SELECT * FROM json_to_recordset(CAST(%(entries)s AS json)) AS given (seq integer,
+    key text, name text, kind text, result text, details text, created_at double precision,
+    message bigint)),
+written AS (
+    INSERT INTO {{step}} (run_id, seq, key, name, kind, status, attempts, result, details,
+        created_at, started_at, finished_at)
+    SELECT fence.id, seq, key, name, kind, 'completed', 1, result, details,
+        to_timestamp(created_at), to_timestamp(created_at), {{now}}
+    FROM fence CROSS JOIN given RETURNING id, seq),
+consumed AS (
+    UPDATE {{message}} SET consumed_by_id = written.id, consumed_at = {{now}}
+    FROM written JOIN given ON given.seq = written.seq
+    WHERE {{message}}.id = given.message AND {{message}}.id {{any[messages]}}
+        AND {{message}}.run_id = %(run)s AND {{message}}.consumed_by_id IS NULL)
+SELECT seq, id FROM written"""
+_TAKEN_COLUMNS = ("seq", "key", "name", "kind", "result", "details", "created_at", "message")
+
+
+def write_taken(
+    d: Dialect, run_id: UUID, token: UUID, entries: list[Entry]
+) -> dict[int, int] | None:
+    """Write entries that each consume a message, all or none; step ids by position.
+
+    None when the claim is lost, or the run has ended (PostgreSQL).
+    """
+    rows = [{column: getattr(entry, column) for column in _TAKEN_COLUMNS} for entry in entries]
+    written = d.fetch(
+        _TAKEN,
+        run=run_id,
+        token=token,
+        entries=payloads.dump_json(rows),
+        messages=[entry.message for entry in entries],
+    )
+    return dict(written) if written else None
 
 
 def write_new(d: Dialect, run_id: UUID, token: UUID, entry: Entry) -> int:

@@ -79,8 +79,8 @@ def _already(approval: Approval | None) -> Outcome:
         "when": date_format(localtime(approval.decided_at), "DATETIME_FORMAT"),
     }
     if approval.approved:
-        return Outcome("warning", _("%(who)s already approved this, at %(when)s.") % told)
-    return Outcome("warning", _("%(who)s already rejected this, at %(when)s.") % told)
+        return Outcome("warning", _("This is approved already, by %(who)s: %(when)s") % told)
+    return Outcome("warning", _("This is rejected already, by %(who)s: %(when)s") % told)
 
 
 def localtime(value: datetime) -> datetime:

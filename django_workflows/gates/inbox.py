@@ -106,7 +106,8 @@ class Gate:
 
     @property
     def since(self) -> datetime:
-        return self.step.created_at
+        asked_at: datetime = self.step.created_at
+        return asked_at
 
     @property
     def names_somebody(self) -> bool:

@@ -85,6 +85,8 @@ class Execution:
             replays_always=self._replays_always,
         )
         outcome = self._call_body(p)
+        if p.mismatch is None and not isinstance(p.interruption, PassInterrupted):
+            p.inbox.flush()
         interruption = p.interruption
         if p.mismatch is not None:
             self._back_off(p.mismatch)

@@ -85,7 +85,7 @@ class Pass:
         self.mismatch: NonDeterminismError | None = None
         self.current_step: str | None = None
         self.state: dict[str, Any] = {}
-        self.inbox = Inbox(claim)
+        self.inbox = Inbox(claim, reads_ahead=not replays_always)
         self._thread = threading.get_ident()
 
     @property
@@ -149,6 +149,7 @@ class Pass:
         """
         if self.is_stopping():
             raise self.interrupt(Reason.RELEASED)
+        self.stored(self.inbox.flush)
         if time.monotonic() - self.claim.confirmed > CONFIRMED_FOR:
             status = self.stored(lambda: runs.standing(self.claim))
             self.claim.confirmed = time.monotonic()
@@ -180,6 +181,7 @@ class Pass:
         Raises:
             PassInterrupted: nothing was written; or it was, and the run has ended meanwhile.
         """
+        self.stored(self.inbox.flush)
         recorded = self.stored(lambda: recorder.record(self.claim, entry))
         if entry.status != "running":
             self.keep(entry, recorded.run_status)
@@ -217,6 +219,7 @@ class Pass:
         merged = {**self.state, **values}
         text = payloads.encode(merged, "state")
         if not self.history.is_replaying:
+            self.stored(self.inbox.flush)
             self.stored(lambda: runs.write_state(self.claim, text))
         self.state = merged
 

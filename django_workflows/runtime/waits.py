@@ -75,6 +75,8 @@ def _complete(p: Pass, wait: Wait, entry: Entry | None, seconds: float | None) -
     nothing = instead(entry, TIMED_OUT) if is_over else None
     if wait.is_broadcast and not is_recorded and not is_over:
         raise _park(p, wait, entry, is_recorded=False)
+    if wait.kind != "message":
+        p.stored(p.inbox.flush)
     looked: Claimed = p.stored(lambda: wait.take(entry, nothing))
     if looked.taken is None and nothing is None:
         p.check_status(looked.run_status)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -18,7 +18,7 @@ from django_workflows.exceptions import LeaseLost, RunFinished, RunNotFound
 from django_workflows.fields import to_local
 from django_workflows.models import WorkflowMessage, WorkflowRun
 from django_workflows.querysets import OPEN_STATUSES, MessageQuerySet
-from django_workflows.store import locks, recorder
+from django_workflows.store import locks
 from django_workflows.store.leases import Claim
 from django_workflows.telemetry import emit
 
@@ -148,7 +148,9 @@ def take(claim: Claim, entry: Entry, names: tuple[str, ...], if_none: Entry | No
             if if_none is not None:
                 records.write_new(d, claim.run_id, claim.token, if_none)
             return Claimed(status, None)
-        return _record_taken(claim, entry, status, found)
+        taken, step_id = _record_taken(claim, entry, found)
+    # Told only once it has been committed.
+    return _took(claim, entry, status, taken, step_id)
 
 
 def read_ahead(run_id: UUID, names: tuple[str, ...]) -> list[Taken]:
@@ -162,22 +164,14 @@ def read_ahead(run_id: UUID, names: tuple[str, ...]) -> list[Taken]:
     return [Taken(*row) for row in sql.ahead(d, run_id, names)]
 
 
-def take_ahead(claim: Claim, entry: Entry, taken: Taken) -> Claimed | None:
-    """Give a message read ahead to a step; None where it has to be taken the usual way."""
-    new = replace(
-        entry,
-        status="completed",
-        result=taken.data,
-        details=payloads.dump_json(taken.details()),
-        message=taken.id,
-    )
-    recorded = recorder.record_taken(claim, new)
-    if recorded is None:
-        return None
-    return _took(claim, entry, recorded.run_status, taken, recorded.entry.id or 0)
+def fill(entry: Entry, taken: Taken) -> None:
+    """Make an entry the record of a wait that took a message read ahead."""
+    entry.status, entry.result, entry.wake_at = "completed", taken.data, None
+    entry.details = payloads.dump_json(taken.details())
+    entry.message = taken.id
 
 
-def _record_taken(claim: Claim, entry: Entry, status: str, found: Row) -> Claimed:
+def _record_taken(claim: Claim, entry: Entry, found: Row) -> tuple[Taken, int]:
     d = dialect()
     taken = Taken(*found)
     entry.status, entry.result = "completed", taken.data
@@ -186,7 +180,7 @@ def _record_taken(claim: Claim, entry: Entry, status: str, found: Row) -> Claime
     step_id = records.write_new(d, claim.run_id, claim.token, entry)
     if not sql.mark_consumed(d, taken.id, step_id):
         raise LeaseLost(claim.run_id)
-    return _took(claim, entry, status, taken, step_id)
+    return taken, step_id
 
 
 def _took(claim: Claim, entry: Entry, status: str, taken: Taken, step_id: int) -> Claimed:

@@ -171,19 +171,20 @@ def record(claim: Claim, entry: Entry) -> Recorded:
     return Recorded(entry, run_status)
 
 
-def record_taken(claim: Claim, entry: Entry) -> Recorded | None:
-    """Write an entry that consumes a message read ahead; None where that couldn't be done."""
-    d = dialect()
-    written = _write_shared(claim, entry)
-    if written is None:
-        written = records.write(d, claim.run_id, claim.token, entry)
-    if written is None:
-        return None
-    step_id, run_status = written
-    assert run_status is not None
-    entry.id = step_id
+def record_taken(claim: Claim, entries: list[Entry]) -> None:
+    """Write entries that consume messages read ahead, all of them in one commit.
+
+    Raises:
+        LeaseLost: another worker has the run, or it has ended; nothing was written.
+    """
+    ids = records.write_taken(dialect(), claim.run_id, claim.token, entries)
+    if ids is None:
+        raise LeaseLost(claim.run_id)
     claim.confirmed = time.monotonic()
-    return Recorded(entry, run_status)
+    for entry in entries:
+        entry.id = ids[entry.seq]
+        emit("message.consumed", run=claim.run_id, name=entry.name, id=entry.message)
+        entry.message = None
 
 
 def finish(claim: Claim, *, status: str, result: str | None, error: str | None) -> bool:

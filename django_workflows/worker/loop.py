@@ -10,6 +10,7 @@ import logging
 import os
 import random
 import socket
+import threading
 import time
 from collections.abc import Iterable, Iterator
 
@@ -52,10 +53,17 @@ class Worker:
         self._stop = False
         self._pairs = registry.pairs()
         self._listener = Listener(self.id, options.queues, options.lease.total_seconds() / 3)
-        self._pool = Pool(options.concurrency, is_stopping=self.is_stopping, on_done=self._on_done)
+        self._pool = Pool(
+            options.concurrency,
+            is_stopping=self.is_stopping,
+            on_done=self._on_done,
+            on_stray=self._on_stray,
+        )
         self._heartbeat = Heartbeat(self.id, options.lease, self._pool.slots, self._register)
         self._next_look = 0.0
         self._next_due = float("inf")
+        self._due_lock = threading.Lock()
+        self._may_have_strays = False
         self._poll = SHORTEST_POLL
         self._may_have_more = True
         self._pause = 0.1
@@ -116,6 +124,7 @@ class Worker:
             except OUTAGES as error:
                 emit("database.away", logging.WARNING, worker=self.name, error=error)
                 connections[config().database].close()
+                self._may_have_strays = True
                 if self._stop:
                     return
                 self._listener.wait(self._pause * random.uniform(0.8, 1.2))
@@ -125,8 +134,12 @@ class Worker:
         """One round: what was told or is due by the clock, then a claim, then sleep."""
         if self._listener.listen():
             self._heartbeat.beat_now()
+            # What was told while nobody listened is lost.
+            self._next_look = 0.0
         dialect().prepares = self._listener.is_trusted
         reset_queries()
+        if self._may_have_strays:
+            self._release_strays()
         told = self._listener.take_told()
         now = time.monotonic()
         if now >= self._next_look or LATER in told:
@@ -135,7 +148,7 @@ class Worker:
             if MESSAGE in told and self._claim_waiting():
                 told.discard(MESSAGE)
             self._route(leases.SOURCES_TOLD & told)
-        if DUE in told or now >= self._next_due:
+        if DUE in told or self._is_due(now):
             self._may_have_more = True
         self._give_back_queued()
         room = self._room()
@@ -148,14 +161,14 @@ class Worker:
 
     def _room(self) -> int:
         ahead = self.options.concurrency if self._pool.mean_seconds < SHORT_PASS else 0
-        room = self.options.concurrency + ahead - self._pool.busy - self._pool.queued
+        busy, queued = self._pool.load()
+        room = self.options.concurrency + ahead - busy - queued
         # Claiming in ones and twos costs a statement for each; wait until half a batch fits.
-        if ahead and 0 < room < self.options.concurrency / 2 and self._pool.queued:
+        if ahead and 0 < room < self.options.concurrency / 2 and queued:
             return 0
         return min(room, MAX_BATCH)
 
     def _claim(self, room: int) -> None:
-        self._next_due = float("inf")
         claims = leases.claim_batch(self.id, self._pairs, list(self.options.queues), room)
         self._may_have_more = len(claims) == room
         # None of them: what was due is another's by now, or of a workflow unknown here, and is
@@ -186,17 +199,19 @@ class Worker:
         """Ask what there is to do, and do what isn't a claim."""
         outlook = leases.look()
         self._route(outlook.unrouted)
+        # Both in batches: where there was something to do there may be more.
+        is_soon = bool(outlook.unrouted)
         if outlook.dead and leases.take_over_dead():
-            self._may_have_more = True
-        if outlook.overdue_in is not None and outlook.overdue_in <= 0:
-            leases.fail_overdue()
+            self._may_have_more = is_soon = True
+        if outlook.overdue_in is not None and outlook.overdue_in <= 0 and leases.fail_overdue():
+            is_soon = True
         if outlook.due_in is not None:
             if outlook.due_in <= 0:
                 self._may_have_more = True
             else:
                 self._due_at(time.monotonic() + outlook.due_in)
         pause = self._poll_seconds() * random.uniform(0.9, 1.0)
-        if outlook.unrouted:
+        if is_soon:
             pause = min(pause, SHORTEST_POLL)
         if outlook.overdue_in is not None and outlook.overdue_in > 0:
             pause = min(pause, outlook.overdue_in + 0.01)
@@ -225,7 +240,18 @@ class Worker:
         return until - time.monotonic()
 
     def _due_at(self, when: float) -> None:
-        self._next_due = min(self._next_due, when)
+        with self._due_lock:
+            self._next_due = min(self._next_due, when)
+
+    def _is_due(self, now: float) -> bool:
+        """True once when the next known due time has come."""
+        with self._due_lock:
+            if now < self._next_due:
+                return False
+            self._next_due = float("inf")
+        # Which is the next one after it, the database knows.
+        self._next_look = min(self._next_look, now + SHORTEST_POLL)
+        return True
 
     def _on_done(self, due_at: float | None) -> None:
         """Called by a thread of the pool that has executed a claim."""
@@ -235,8 +261,28 @@ class Worker:
         elif self._pool.queued <= self.options.concurrency // 2 or self._stop:
             self._listener.wake()
 
+    def _on_stray(self) -> None:
+        """Called by a thread of the pool that could neither execute a claim nor give it back."""
+        self._may_have_strays = True
+        self._listener.wake()
+
+    def _release_strays(self) -> None:
+        """Give back what is claimed here and no thread knows of.
+
+        Such are claims whose answer was lost with the connection: the lease of a worker that goes
+        on never ends, so nobody would take them over.
+        """
+        self._may_have_strays = False
+        if leases.release_strays(self.id, self._pool.run_ids()):
+            self._may_have_strays = True
+        self._may_have_more = True
+
     def _give_back_queued(self) -> None:
-        for work in self._pool.take_back(older_than=QUEUED_FOR):
+        back = self._pool.take_back(older_than=QUEUED_FOR)
+        if back:
+            # Passes have become long: what was claimed ahead again would only come back again.
+            self._pool.mean_seconds = max(self._pool.mean_seconds, QUEUED_FOR)
+        for work in back:
             runs.give_back(work.claim)
 
     def _is_done(self) -> bool:

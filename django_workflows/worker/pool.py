@@ -8,11 +8,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from django.db import close_old_connections, connections, reset_queries
 
 from django_workflows.db.records import Entry
-from django_workflows.runtime.executor import OUTAGES, Execution
+from django_workflows.runtime.executor import Execution
 from django_workflows.store import runs
 from django_workflows.store.leases import Claim
 
@@ -49,10 +50,12 @@ class Pool:
         *,
         is_stopping: Callable[[], bool],
         on_done: Callable[[float | None], None],
+        on_stray: Callable[[], None],
     ) -> None:
         self.size = size
         self._is_stopping = is_stopping
         self._on_done = on_done
+        self._on_stray = on_stray
         self._waiting: deque[Work] = deque()
         self._changed = threading.Condition()
         self._closed = False
@@ -78,14 +81,22 @@ class Pool:
         """Claims that wait for a thread."""
         return len(self._waiting)
 
-    @property
-    def busy(self) -> int:
-        """Claims that a thread executes."""
-        return sum(slot.claim is not None for slot in self.slots)
+    def load(self) -> tuple[int, int]:
+        """Claims that a thread executes, and claims that wait for one."""
+        # Under the lock: a claim on its way from the queue to a thread would be in neither.
+        with self._changed:
+            return sum(slot.claim is not None for slot in self.slots), len(self._waiting)
 
     @property
     def is_idle(self) -> bool:
-        return not self._waiting and self.busy == 0
+        return self.load() == (0, 0)
+
+    def run_ids(self) -> set[UUID]:
+        """Runs of the claims that are executed or wait."""
+        with self._changed:
+            executed = [slot.claim for slot in self.slots]
+            claims = [claim for claim in executed if claim is not None]
+            return {claim.run_id for claim in (*claims, *(w.claim for w in self._waiting))}
 
     def take_back(self, older_than: float = 0.0) -> list[Work]:
         """Remove from the queue what has waited longer than `older_than` seconds."""
@@ -129,6 +140,7 @@ class Pool:
             slot.step = step
 
         due_at = None
+        is_stray = False
         try:
             close_old_connections()
             reset_queries()
@@ -137,18 +149,23 @@ class Pool:
             due_at = execution.due_at
         except BaseException:
             logger.exception("Run %s could not be executed.", work.claim.run_id)
-            self._leave(work.claim)
+            is_stray = not self._leave(work.claim)
         finally:
             took = time.monotonic() - slot.since
             self.mean_seconds += _WEIGHT * (took - self.mean_seconds)
             close_old_connections()
             slot.claim = slot.step = None
+        if is_stray:
+            # Only now: it is given back because no slot has it.
+            self._on_stray()
         return due_at
 
-    def _leave(self, claim: Claim) -> None:
+    def _leave(self, claim: Claim) -> bool:
         """Give a run back whose execution failed for a fault of ours or of the set-up."""
         try:
             runs.give_back(claim, delay=5.0)
-        except OUTAGES:
-            # Its lease will run out, and another worker takes it over.
-            logger.warning("Run %s could not be given back.", claim.run_id)
+            return True
+        except Exception:
+            # Whatever it is: this thread has to go on.
+            logger.warning("Run %s could not be given back yet.", claim.run_id)
+            return False

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import NoReturn
 
 from django.db import connections
 from django.utils import autoreload
@@ -46,9 +47,19 @@ def run_worker(options: WorkerOptions) -> int:
 
 def _run_reloading(options: WorkerOptions) -> None:
     worker = Worker(options)
-    # The reloader exits this process from its main thread; runs are handed back first.
-    atexit.register(worker.stop)
-    worker.run()
+    ended = threading.Event()
+
+    def stop() -> None:
+        worker.stop()
+        ended.wait(options.shutdown_seconds + 1.0)
+
+    # The reloader exits this process from its main thread, which doesn't wait for this one; runs
+    # are handed back first.
+    atexit.register(stop)
+    try:
+        worker.run()
+    finally:
+        ended.set()
 
 
 @contextmanager
@@ -87,26 +98,38 @@ class Supervisor:
         before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
         try:
             for _ in range(self._processes):
-                self._fork()
+                self._start_child()
             return self._watch()
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _fork(self) -> None:
-        pid = os.fork()
-        if pid == 0:
-            for number in SIGNALS:
-                signal.signal(number, signal.SIG_DFL)
-            code = 1
-            try:
-                code = run_worker(self._options)
-            except BaseException:
-                logger.exception("A worker process failed.")
-            finally:
-                logging.shutdown()
-                os._exit(code)
-        self._children[pid] = time.monotonic()
+    def _start_child(self) -> None:
+        # A signal between the fork and the note of it would never reach the child, and one that
+        # finds this process's handler in the child would be passed on to its siblings.
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            if self._stopping:
+                return
+            pid = os.fork()
+            if pid == 0:
+                self._be_child()
+            self._children[pid] = time.monotonic()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+    def _be_child(self) -> NoReturn:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        code = 1
+        try:
+            code = run_worker(self._options)
+        except BaseException:
+            logger.exception("A worker process failed.")
+        finally:
+            logging.shutdown()
+            os._exit(code)
 
     def _watch(self) -> int:
         worst = 0
@@ -119,14 +142,16 @@ class Supervisor:
             if born is None:
                 continue
             code = os.waitstatus_to_exitcode(status)
+            if self._stopping and -code in SIGNALS:
+                # It was stopped before it had begun.
+                code = 0
             if self._stopping or (self._options.burst and code == 0):
                 worst = worst or (abs(code) if code else 0)
                 continue
             logger.error("Worker process %d ended with %d; starting another.", pid, code)
             if time.monotonic() - born < QUICK_DEATH:
                 time.sleep(1.0)
-            if not self._stopping:
-                self._fork()
+            self._start_child()
         return worst
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:

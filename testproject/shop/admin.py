@@ -5,6 +5,8 @@ from typing import Any
 from django.contrib import admin
 from django.http import HttpRequest
 
+from django_workflows.admin import WorkflowRunInline
+
 from .models import Charge, Order, Product, ProviderCall
 
 
@@ -20,6 +22,7 @@ class OrderAdmin(admin.ModelAdmin):
     list_filter = ["status", "created_at"]
     list_select_related = ["product"]
     search_fields = ["number", "customer"]
+    inlines = [WorkflowRunInline]
     readonly_fields = [
         "number",
         "product",

@@ -4,19 +4,27 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required, permission_required
+from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
-from django_workflows import RunFinished, RunNotFound, get_run, send_message
+from django_workflows import (
+    Approval,
+    ApprovalDenied,
+    GateDecided,
+    RunFinished,
+    RunNotFound,
+    approve,
+    get_run,
+    reject,
+)
 
 from .forms import DecisionForm, OrderForm
 from .models import Order
-from .workflows import APPROVAL, fulfil_order
-
-APPROVER = "shop.approve_order"
+from .workflows import APPROVER, MANAGER, fulfil_order
 
 
 @require_GET
@@ -55,6 +63,8 @@ def order_progress(request: HttpRequest, number: str) -> HttpResponse:
     return render(request, "shop/_progress.html", _progress(request, order))
 
 
+# The gate checks the permission too, but only once the run has reached it. What comes earlier is
+# kept unchecked until then, so the door is here.
 @require_POST
 @login_required
 @permission_required(APPROVER, raise_exception=True)
@@ -65,31 +75,39 @@ def decide(request: HttpRequest, number: str) -> HttpResponse:
     if not form.is_valid():
         messages.error(request, "Please choose to approve or to reject.")
         return redirect(order)
-    data = {
-        "approved": form.cleaned_data["decision"] == "approve",
-        "comment": form.cleaned_data["comment"],
-        "by": request.user.get_username(),
-    }
+    chosen = form.cleaned_data["decision"]
+    act = approve if chosen == "approve" else reject
     try:
-        with transaction.atomic():
-            # One key per order: of two managers, or two clicks, the first decides.
-            stored = send_message(
-                get_run(workflow_id=order.workflow_id),
-                APPROVAL,
-                data,
-                idempotency_key=f"approval:{order.pk}",
-            )
+        act(
+            get_run(workflow_id=order.workflow_id),
+            MANAGER,
+            by=request.user,
+            comment=form.cleaned_data["comment"],
+            # Two clicks on one button are one decision; the other button, or another manager, is
+            # told who was first.
+            idempotency_key=f"{chosen}:{order.number}:{request.user.pk}",
+        )
+    except ApprovalDenied as denied:
+        raise PermissionDenied(str(denied)) from denied
+    except GateDecided as decided:
+        messages.warning(request, _already(decided.approval))
     except RunFinished:
         messages.error(request, "This order is closed, so there is nothing left to decide.")
     except RunNotFound:
         messages.error(request, "Nothing is under way for this order.")
     else:
-        decided = "approved" if stored.data["approved"] else "rejected"
-        if stored.deduplicated:
-            messages.warning(request, f"{stored.data['by']} had already {decided} this order.")
-        else:
-            messages.success(request, f"You have {decided} this order.")
+        messages.success(request, f"You have {_past(approved=act is approve)} this order.")
     return redirect(order)
+
+
+def _already(approval: Approval | None) -> str:
+    if approval is None:
+        return "It is too late to decide on this order."
+    return f"{approval.by.text} had already {_past(approved=approval.approved)} this order."
+
+
+def _past(*, approved: bool) -> str:
+    return "approved" if approved else "rejected"
 
 
 def _orders_for(request: HttpRequest) -> QuerySet[Order]:
@@ -110,7 +128,8 @@ def _progress(request: HttpRequest, order: Order) -> dict[str, Any]:
     except RunNotFound:
         return context
     inbox = list(run.messages.select_related("consumed_by").order_by("id"))
-    decision = next((message for message in inbox if message.name == APPROVAL), None)
+    # One that was refused at the gate decides nothing; the gate goes on waiting.
+    decision = next((message for message in inbox if not message.refused), None)
     return {
         **context,
         "run": run,

@@ -13,7 +13,8 @@ from django_workflows import RetryPolicy, StepFailed, WorkflowContext, step, wor
 from . import payments
 from .models import Order
 
-APPROVAL = "approval"
+MANAGER = "manager"
+APPROVER = "shop.approve_order"
 
 
 # A crash after the provider took the money calls this again, hence the key: the provider answers
@@ -25,11 +26,20 @@ def charge_card(order_id: int) -> dict[str, Any]:
     return {"reference": charge.reference, "amount": charge.amount}
 
 
+# What the approver is shown comes out of a step: a query in the body could answer differently when
+# the run goes on in a week.
 @step(atomic=True)
-def mark_paid(order_id: int, reference: str) -> None:
+def mark_paid(order_id: int, reference: str) -> dict[str, str]:
     Order.objects.filter(pk=order_id).update(
         status=Order.Status.PAID, paid_at=timezone.now(), charge_ref=reference
     )
+    order = Order.objects.select_related("product").get(pk=order_id)
+    return {
+        "title": f"Ship order {order.number}?",
+        "description": (
+            f"{order.quantity} x {order.product.name} for {order.customer}, {order.total} € paid."
+        ),
+    }
 
 
 @step(atomic=True)
@@ -61,16 +71,22 @@ def fulfil_order(ctx: WorkflowContext, order_id: int) -> dict[str, Any]:
         ctx.step("mark-declined", mark_declined, order_id)
         ctx.set_state(doing="Declined", done=4)
         return {"status": "declined", "reason": failure.message}
-    ctx.step("mark-paid", mark_paid, order_id, charge["reference"])
+    asked = ctx.step("mark-paid", mark_paid, order_id, charge["reference"])
 
     ctx.set_state(doing="Waiting for a manager's approval", done=1)
-    decision = ctx.wait_for_message(APPROVAL, timeout=timedelta(days=7))
-    if decision is None or not decision.data["approved"]:
+    decision = ctx.wait_for_approval(
+        MANAGER,
+        permission=APPROVER,
+        title=asked["title"],
+        description=asked["description"],
+        timeout=timedelta(days=7),
+    )
+    if decision is None or not decision.approved:
         ctx.set_state(doing="Giving the money back", done=2)
         ctx.step("refund", refund, order_id, charge["reference"])
         ctx.step("mark-refunded", mark_refunded, order_id)
         ctx.set_state(doing="Refunded", done=4)
-        reason = "nobody decided in time" if decision is None else decision.data["comment"]
+        reason = "nobody decided in time" if decision is None else decision.comment
         return {"status": "refunded", "reason": reason}
 
     ctx.set_state(doing="Cooling off before it ships", done=2)

@@ -157,7 +157,7 @@ def test_an_ended_run_and_one_that_never_began_replay_too():
 
 def test_a_history_of_another_format_is_refused():
     history = {**export_history(recorded()), "format": 99}
-    with pytest.raises(ValueError, match="is of format 99, not 1. Export it again."):
+    with pytest.raises(ValueError, match=r"is of format 99, not 1\. Export it again\."):
         check_replay(NAME, history)
 
 

@@ -6,7 +6,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from django_workflows import ChildFailed, RetryPolicy, step, workflow
+from django_workflows import ChildFailed, RetryPolicy, StepFailed, step, workflow
 from tests.lab.models import Effect
 from tests.lab.races import announce
 
@@ -170,3 +170,39 @@ def parent_of_one(ctx, policy="cancel"):
         return ctx.run_child(wait_once, on_parent_close=policy)
     except ChildFailed as failed:
         return failed.status
+
+
+@workflow
+def nap_until(ctx, until):
+    ctx.sleep_until(until)
+    ctx.step("after", effect, ctx.run_id, "after")
+
+
+@workflow
+def late(ctx, seconds, timeout):
+    """A step that takes longer than it may."""
+    options = step(_sleep, timeout=timeout, retry=RetryPolicy(max_attempts=1))
+    try:
+        ctx.step("late", options, ctx.run_id, seconds)
+    except StepFailed as failed:
+        return failed.type
+
+
+def die_once(run):
+    effect(run, "begun")
+    if Effect.objects.filter(run=str(run), name="begun").count() == 1:
+        os.kill(os.getpid(), 9)
+    return "survived"
+
+
+@workflow
+def shaken(ctx):
+    """A step in which its first worker dies."""
+    return ctx.step("die", die_once, ctx.run_id)
+
+
+if "LAB_WITHOUT_RARE" not in os.environ:
+
+    @workflow
+    def rare(ctx):
+        return ctx.step("step", effect, ctx.run_id, "rare", "done")

@@ -240,9 +240,7 @@ def test_an_early_decision_of_the_excluded_or_of_a_stranger_does_not_hold(ann, b
         ({"permission": is_broken}, None, "the check raised RuntimeError: the directory is down"),
     ],
 )
-def test_an_early_decision_that_cannot_be_checked_or_does_not_fit_is_refused(
-    ann, asked, data, why
-):
+def test_an_early_decision_that_cannot_be_checked_or_does_not_fit_is_refused(ann, asked, data, why):
     run = gated(**asked)
     early = approve(run, "manager", by=ann, data=data)
     reach_gate(run)

@@ -124,7 +124,7 @@ def test_a_decision_survives_a_worker_that_dies_as_it_takes_it(killed_then_heale
     assert (Ticket.objects.get().credit, requests()) == (Decimal(5), [])
 
 
-@pytest.mark.parametrize("point", ["run.started:2", "run.parked:1", "step.recorded:3"])
+@pytest.mark.parametrize("point", ["run.started:2", "run.ended:2", "step.recorded:3"])
 def test_a_fan_out_survives_with_one_child_for_each(killed_then_healed, point):
     emails = ["a@example.org", "nobody@example.org", "c@example.org", "d@example.org"]
     run = tell_customers.start(incident="I1", emails=emails)

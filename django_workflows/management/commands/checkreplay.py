@@ -8,7 +8,11 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from django_workflows.conf import config
-from django_workflows.exceptions import NonDeterminismError, WorkflowNotRegistered
+from django_workflows.exceptions import (
+    NonDeterminismError,
+    PayloadError,
+    WorkflowNotRegistered,
+)
 from django_workflows.models import WorkflowRun
 from django_workflows.registry import registry
 from django_workflows.runtime import dry_replay
@@ -45,6 +49,6 @@ def _fault(run: WorkflowRun) -> str:
     try:
         definition = registry.get(run.workflow_name, run.version)
         dry_replay.check(definition, dry_replay.export(run))
-    except (NonDeterminismError, WorkflowNotRegistered) as error:
+    except (NonDeterminismError, PayloadError, WorkflowNotRegistered) as error:
         return str(error)
     return ""

@@ -1,0 +1,5 @@
+"""Permissions that gates of the tests name."""
+
+
+def broken(user, run):
+    raise ValueError("broken on purpose")
