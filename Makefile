@@ -10,7 +10,7 @@ BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-sqlite test-postgres serve lint format types check-migrations docs clean
+.PHONY: help demo test test-sqlite test-postgres screenshots serve lint format types check-migrations docs clean
 
 help: ## list these tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ test-sqlite: $(INSTALLED) ## the whole suite on a SQLite file
 
 test-postgres: $(INSTALLED) ## the whole suite on PostgreSQL: DATABASE_URL's, else one that it starts
 	$(BIN)/python -m tests.server -- $(BIN)/python -m pytest $(ARGS)
+
+screenshots: $(INSTALLED) ## pictures of the admin's pages, into docs/images/ (needs Chromium)
+	env -u DATABASE_URL $(BIN)/python -m pytest tests/browser/take_screenshots.py
 
 serve: $(INSTALLED) ## the shop at http://localhost:8000 (PORT=) with a worker, until Ctrl-C
 	$(BIN)/python manage.py migrate --verbosity 0

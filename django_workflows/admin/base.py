@@ -81,9 +81,10 @@ class ReadOnlyAdmin(_ModelAdmin):
     list_per_page = PER_PAGE
     list_max_show_all = 0
     show_full_result_count = False
+    # Each count beside a filter would read the whole table.
+    show_facets = admin.ShowFacets.NEVER
     # Sorting by a column without an index would sort the whole table.
     sortable_by = ()
-    actions_selection_counter = False
 
     class Media:
         css = {"all": ("django_workflows/workflows.css",)}

@@ -23,8 +23,8 @@ EMPTY = "-"
 SIGNS = {
     "pending": "○",
     "running": "▶",
-    "suspended": "⏸",
-    "waiting": "⏸",
+    "suspended": "‖",
+    "waiting": "‖",
     "completed": "✓",
     "failed": "✗",
     "canceled": "⊘",
@@ -59,10 +59,11 @@ def duration(delta: timedelta | None) -> str:
 
 
 def moment(value: datetime | None) -> str:
-    """A time of day with its date, in the current time zone."""
+    """A date and a time to the second, in the current time zone."""
     if value is None:
         return EMPTY
-    return date_format(to_local(value), "SHORT_DATETIME_FORMAT")
+    local = to_local(value)
+    return f"{date_format(local, 'SHORT_DATE_FORMAT')} {local:%H:%M:%S}"
 
 
 def precise(value: datetime) -> str:

@@ -94,7 +94,7 @@ class QueueFilter(GivenFilter):
 class AttentionFilter(admin.SimpleListFilter):
     """What an operator looks for first."""
 
-    title = _("needs attention")
+    title = _("attention")
     parameter_name = "attention"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:

@@ -23,7 +23,7 @@ from django_workflows.admin.filters import first_id
 from django_workflows.admin.start_form import StartForm
 from django_workflows.conf import config
 from django_workflows.exceptions import WorkflowError, WorkflowNotRegistered
-from django_workflows.models import WorkflowRun
+from django_workflows.models import RunStatus, WorkflowRun
 from django_workflows.registry import registry
 
 STATUSES = ("pending", "running", "suspended", "completed", "failed", "canceled")
@@ -62,7 +62,7 @@ class RegistryPages(ReadOnlyAdmin):
             request,
             _("Workflows"),
             rows=rows,
-            statuses=[(status, display.status_badge(status)) for status in STATUSES],
+            statuses=[(status, RunStatus(status).label) for status in STATUSES],
             may_start=self.has_start_permission(request),
         )
         return TemplateResponse(request, "admin/django_workflows/registry.html", context)

@@ -106,7 +106,7 @@ def _steps(run: WorkflowRun, wanted: int | None) -> tuple[list[Any], int | None,
         older = max(0, first - MAX_STEPS // 2) if first > 0 else None
         return found, older, None if newer is None else newer + MAX_STEPS // 2
     found = list(rows.order_by("-seq")[: MAX_STEPS + 1])
-    older = max(0, found[MAX_STEPS].seq - MAX_STEPS // 2) if len(found) > MAX_STEPS else None
+    older = max(0, found[MAX_STEPS].seq + 1 - MAX_STEPS // 2) if len(found) > MAX_STEPS else None
     return found[:MAX_STEPS][::-1], older, None
 
 

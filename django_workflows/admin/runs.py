@@ -13,6 +13,7 @@ from django.db.models.functions import Length, Substr
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import path
+from django.utils.html import format_html
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
@@ -37,16 +38,7 @@ STATE_LIMIT = 400
 
 @admin.register(WorkflowRun)
 class RunAdmin(RegistryPages):
-    list_display = (
-        "workflow",
-        "badge",
-        "workflow_name",
-        "waits_for",
-        "waits_since",
-        "next_wake",
-        "progress",
-        "started",
-    )
+    list_display = ("workflow", "standing", "waits_for", "next_wake", "started")
     list_display_links = ("workflow",)
     list_filter = (
         AttentionFilter,
@@ -113,30 +105,31 @@ class RunAdmin(RegistryPages):
         }
 
     @admin.display(description=_("workflow id"))
-    def workflow(self, run: WorkflowRun) -> str:
-        return cut(run.workflow_id, 80)
+    def workflow(self, run: WorkflowRun) -> Any:
+        return format_html(
+            '{}<br><span class="wf-quiet">{}</span>',
+            cut(run.workflow_id, 80),
+            cut(run.workflow_name, 80),
+        )
 
     @admin.display(description=_("status"))
-    def badge(self, run: WorkflowRun) -> Any:
-        return status_badge(run.status)
+    def standing(self, run: WorkflowRun) -> Any:
+        bar = progress_bar(getattr(run, "shown_state", None))
+        badge = status_badge(run.status)
+        return format_html("{}<br>{}", badge, bar) if bar else badge
 
     @admin.display(description=_("waiting for"), empty_value="")
-    def waits_for(self, run: WorkflowRun) -> str:
+    def waits_for(self, run: WorkflowRun) -> Any:
         if run.problem:
             return cut(run.problem, 100)
-        return words.waiting_for(run)
-
-    @admin.display(description=_("waiting since"))
-    def waits_since(self, run: WorkflowRun) -> Any:
-        return age(run.waiting_since) if run.status == "suspended" else ""
+        if run.status != "suspended" or run.waiting_since is None:
+            return ""
+        told = words.waiting_for(run)
+        return format_html('{}<br><span class="wf-quiet">{}</span>', told, age(run.waiting_since))
 
     @admin.display(description=_("due"))
     def next_wake(self, run: WorkflowRun) -> str:
         return moment(run.available_at) if run.available_at else ""
-
-    @admin.display(description=_("progress"))
-    def progress(self, run: WorkflowRun) -> Any:
-        return progress_bar(getattr(run, "shown_state", None))
 
     @admin.display(description=_("age"))
     def started(self, run: WorkflowRun) -> Any:

@@ -9,13 +9,13 @@ from typing import Any
 from django_workflows import payloads
 from django_workflows.admin import words
 from django_workflows.admin.cut_payloads import ROW_LIMIT, Shown, shown
-from django_workflows.admin.display import cut, duration, instant, precise
+from django_workflows.admin.display import cut, duration, instant, to_local
 from django_workflows.models import WorkflowRun, WorkflowStep
 
 # The axis has this many units; a bar is at least so wide that it can be seen.
 UNITS = 1000
 NARROWEST = 4
-TICKS = 4
+TICKS = 2
 MAX_ERROR = 500
 MAX_TRACEBACK = 3_000
 
@@ -35,15 +35,6 @@ class Mark:
 
     x: int
     css: str
-
-
-@dataclass(frozen=True)
-class Tick:
-    """A label of the axis."""
-
-    x: int
-    label: str
-    anchor: str
 
 
 @dataclass(frozen=True)
@@ -76,6 +67,19 @@ class Row:
     target_id: str = ""
 
     @property
+    def has_other_error(self) -> bool:
+        """Whether the error says more than the last of the attempts beside it."""
+        if self.error is None or self.step.status == "completed":
+            return False
+        last = self.attempts[-1] if self.attempts else None
+        return last is None or last.type != self.error["type"]
+
+    @property
+    def label(self) -> str:
+        """The step's key, without the kind that stands beside it."""
+        return cut(self.step.key.removeprefix(f"{self.step.kind}:"), 200)
+
+    @property
     def is_gate(self) -> bool:
         return self.step.kind == "approval"
 
@@ -96,15 +100,11 @@ class Axis:
         x = min(self.x(start), UNITS - NARROWEST)
         return Bar(x, max(NARROWEST, self.x(end) - x), css)
 
-    def ticks(self) -> list[Tick]:
-        """Labels: the beginning as a time, the others as what has passed since."""
+    def ticks(self) -> list[str]:
+        """Labels at equal distances: the beginning as a time, the others as what passed since."""
         span = self.end - self.start
-        found = [Tick(0, precise(self.start), "start")]
-        for n in range(1, TICKS + 1):
-            anchor = "end" if n == TICKS else "middle"
-            label = f"+{duration(span * n / TICKS)}"
-            found.append(Tick(UNITS * n // TICKS, label, anchor))
-        return found
+        passed = [f"+{duration(span * n / TICKS)}" for n in range(1, TICKS + 1)]
+        return [f"{to_local(self.start):%H:%M:%S}", *passed]
 
 
 @dataclass(frozen=True)

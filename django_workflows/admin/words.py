@@ -208,7 +208,7 @@ def waiting_for(run: WorkflowRun) -> str:
 def _suspended(run: WorkflowRun, now: datetime) -> str:
     since = run.waiting_since or now
     given = {"what": waiting_for(run), "age": timesince(since, now)}
-    told = _("Waits for %(what)s, since %(age)s.") % given
+    told = _("Waits for %(what)s, for %(age)s so far.") % given
     if run.available_at is None:
         return told + " " + _("There is no time limit: it waits until it comes.")
     if run.available_at <= now:

@@ -11,6 +11,7 @@ from django.db.models import BooleanField, Case, F, Q, Value, When
 from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
 from django_workflows.admin import display, fleet
@@ -39,17 +40,7 @@ class LifeFilter(admin.SimpleListFilter):
 
 @admin.register(WorkflowWorker)
 class WorkerAdmin(ReadOnlyAdmin):
-    list_display = (
-        "name",
-        "life",
-        "host",
-        "pid",
-        "version",
-        "queue_names",
-        "running_now",
-        "heartbeat",
-        "started",
-    )
+    list_display = ("label", "life", "version", "queue_names", "running_now", "heartbeat")
     list_filter = (LifeFilter,)
     ordering = ("-heartbeat_at",)
 
@@ -101,6 +92,11 @@ class WorkerAdmin(ReadOnlyAdmin):
         )
         return TemplateResponse(request, "admin/django_workflows/worker.html", context)
 
+    @admin.display(description=_("name"))
+    def label(self, worker: WorkflowWorker) -> Any:
+        where = _("%(host)s, process %(pid)s") % {"host": worker.host, "pid": worker.pid}
+        return format_html('{}<br><span class="wf-quiet">{}</span>', worker.name, where)
+
     @admin.display(description=_("state"))
     def life(self, worker: Any) -> Any:
         state = "stopped" if worker.stopped_at else ("live" if worker.is_live else "stale")
@@ -119,7 +115,3 @@ class WorkerAdmin(ReadOnlyAdmin):
     @admin.display(description=_("last heartbeat"))
     def heartbeat(self, worker: WorkflowWorker) -> Any:
         return display.age(worker.heartbeat_at)
-
-    @admin.display(description=_("started"))
-    def started(self, worker: WorkflowWorker) -> Any:
-        return display.age(worker.started_at)

@@ -27,7 +27,6 @@ SELECT run_id FROM {signal} WHERE name = %(name)s AND idempotency_key = %(key)s 
 _OF_STEP = """
 SELECT id, name, data, idempotency_key, {epoch[created_at]} FROM {signal} WHERE step_id = %(step)s
 """
-_SERIALIZE = "SELECT pg_advisory_xact_lock(hashtextextended(%(what)s, 0))"
 
 
 def lock_waiting(d: Dialect, names: str) -> list[UUID]:
@@ -53,9 +52,3 @@ def of_step(d: Dialect, step_id: int) -> Row | None:
     """What a step was given: (id, name, data, key, epoch)."""
     row = d.one(_OF_STEP, step=step_id)
     return None if row is None else (*row[:4], d.epoch(row[4]))
-
-
-def serialize(d: Dialect, name: str, key: str) -> None:
-    """Let one sender of a key go at a time, until its transaction ends. SQLite does anyway."""
-    if d.vendor == "postgresql":
-        d.fetch(_SERIALIZE, what=f"django_workflows.signal:{name}:{key}")

@@ -8,10 +8,14 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _
 
 from django_workflows import payloads
 from django_workflows.db.dialects import dialect
+from django_workflows.exceptions import PayloadError
 from django_workflows.models import DECISION_PREFIX, WorkflowMessage, WorkflowRun, WorkflowStep
 from django_workflows.querysets import OPEN_STATUSES
 from django_workflows.store import approvals, authority
@@ -75,7 +79,13 @@ class Gate:
     @cached_property
     def asked(self) -> dict[str, Any]:
         """What the gate asks, as it was when the run reached it."""
-        return approvals.asked_of(self.step.details) if self.step.details else {}
+        asked: dict[str, Any] = self._details.get("gate", {})
+        return asked
+
+    @cached_property
+    def _details(self) -> dict[str, Any]:
+        details: dict[str, Any] = payloads.load_json(self.step.details or "{}")
+        return details
 
     @property
     def title(self) -> str:
@@ -88,7 +98,13 @@ class Gate:
     @cached_property
     def decision(self) -> Approval | None:
         """The decision that stands, whether the run has taken it yet or not."""
-        return self.pending or approvals.of_step(self.step)
+        if self.pending is not None or self.step.status != "completed":
+            return self.pending
+        try:
+            return approvals.of_step(self.step)
+        except PayloadError:
+            # The codec's key is gone, say. The page still tells what was asked.
+            return None
 
     @property
     def is_open(self) -> bool:
@@ -102,7 +118,7 @@ class Gate:
 
     @property
     def is_timed_out(self) -> bool:
-        return self.step.status == "completed" and self.decision is None
+        return bool(self._details.get("timed_out"))
 
     @property
     def since(self) -> datetime:
@@ -114,19 +130,38 @@ class Gate:
         """True where the gate itself says who may decide it."""
         return bool(self.asked.get("permission") or self.asked.get("approvers"))
 
-    @property
+    @cached_property
     def deciders(self) -> list[str]:
-        """Who may decide it, in words."""
+        """Who may decide it, in words; asks the database for the names."""
         told = []
         approvers = self.asked.get("approvers") or {}
         if approvers.get("groups"):
             told.append(_("members of %(groups)s") % {"groups": ", ".join(approvers["groups"])})
         if approvers.get("users"):
-            told.append(_("users %(users)s") % {"users": ", ".join(approvers["users"])})
-        permission = self.asked.get("permission")
-        if permission:
-            told.append(_("whoever has %(permission)s") % {"permission": permission})
+            told.append(", ".join(_user_names(approvers["users"])))
+        if self.asked.get("permission"):
+            told.append(_permission_words(self.asked["permission"]))
         return told
+
+
+def _user_names(keys: list[str]) -> list[str]:
+    users = get_user_model()._default_manager
+    try:
+        names = {str(user.pk): str(user) for user in users.filter(pk__in=keys[:20])}
+    except (ValueError, ValidationError):
+        # What the workflow named isn't a key; then nobody is among them either.
+        names = {}
+    return [names.get(key, key) for key in keys]
+
+
+def _permission_words(permission: str) -> str:
+    if ":" in permission:
+        return _("whoever passes the check %(check)s") % {"check": permission}
+    app, _dot, codename = permission.partition(".")
+    known = Permission.objects.filter(content_type__app_label=app, codename=codename).first()
+    return _("whoever has the permission “%(name)s”") % {
+        "name": known.name if known else permission
+    }
 
 
 @dataclass(frozen=True)

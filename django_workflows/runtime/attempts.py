@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import threading
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator
@@ -89,7 +90,7 @@ def _shared_connections() -> Iterator[None]:
 def _abandon() -> None:
     # The thread still holds these connections and can't be stopped (native code). Give this
     # thread new ones; closing the old ones from here makes the other's next query fail.
-    emit("step.abandoned")
+    emit("step.abandoned", logging.WARNING)
     for connection in connections.all(initialized_only=True):
         if not connection.in_atomic_block:
             connection.close()

@@ -15,6 +15,7 @@ from django_workflows import payloads
 from django_workflows.db import inbox, records
 from django_workflows.db.dialects import dialect
 from django_workflows.db.records import Entry
+from django_workflows.db.serial import serialize
 from django_workflows.exceptions import ApprovalDenied, GateDecided, LeaseLost, RunFinished
 from django_workflows.fields import to_local
 from django_workflows.models import DECISION_PREFIX, WorkflowMessage, WorkflowStep
@@ -49,36 +50,72 @@ def decide(
         RunNotFound, RunFinished, ApprovalDenied, GateDecided, PayloadError: nothing is stored.
         ValueError: the data doesn't fit the gate's form.
     """
-    known = messages.find(run_id, key) if key is not None else None
+    known = _known(run_id, key)
     if known is not None:
-        known.deduplicated = True
         return known
-    run = runs.get(run_id)
-    name = gate.name if isinstance(gate, WorkflowStep) else gate
-    step = gate if isinstance(gate, WorkflowStep) else latest(run_id, gate)
-    if step is not None and step is gate:
-        step.refresh_from_db()
-    _refuse_decided(run, name, step, is_page=step is gate)
-    is_open = step is not None and step.status == "waiting"
-    if is_open:
-        assert step is not None
-        _check(run, step, by, data, approved=approved)
     decision: Decision = {
         "approved": approved,
         "by": {"pk": by.pk, "text": str(by)},
         "comment": payloads.clean_text(comment),
         "data": data,
-        "decided_at": inbox.now(dialect()),
-        "gate": step.pk if is_open and step is not None else None,
-        "page": step is gate,
     }
-    decides = f"gate:{step.pk}" if is_open and step is not None else f"early:{name}"
-    text = payloads.encode(decision, "decision")
-    message = messages.send(run_id, message_name(name), text, key, decides=decides)
-    if message is None:
-        raise GateDecided(name, standing(run_id, name))
-    emit("gate.decided", run=run_id, gate=name, approved=approved)
+    message = None
+    while message is None:
+        message = _decide(run_id, gate, decision, by, key)
     return message
+
+
+def _decide(
+    run_id: UUID, gate: str | WorkflowStep, told: Decision, by: Any, key: str | None
+) -> WorkflowMessage | None:
+    """Look, check, and store; None where the gate has changed between look and store."""
+    d = dialect()
+    run = runs.get(run_id)
+    is_page = isinstance(gate, WorkflowStep)
+    name = gate.name if isinstance(gate, WorkflowStep) else gate
+    step = _seen(run_id, gate)
+    _refuse_decided(run, name, step, is_page=is_page)
+    open_step = step if step is not None and step.status == "waiting" else None
+    if open_step is not None:
+        _check(run, open_step, by, told["data"], approved=told["approved"])
+    decision = {
+        **told,
+        "decided_at": inbox.now(d),
+        "gate": None if open_step is None else open_step.pk,
+        "page": is_page,
+    }
+    decides = f"early:{name}" if open_step is None else f"gate:{open_step.pk}"
+    text = payloads.encode(decision, "decision")
+    with locks.transaction(d):
+        # An early decision and one on the open gate are two things to the database's constraint.
+        serialize(d, f"gate:{run_id}:{name}")
+        known = _known(run_id, key)
+        if known is not None:
+            return known
+        again = _seen(run_id, gate)
+        if (again and (again.pk, again.status)) != (step and (step.pk, step.status)):
+            return None
+        if open_step is not None:
+            _refuse_settled(run, open_step)
+        message = messages.send(run_id, message_name(name), text, key, decides=decides)
+        if message is None:
+            raise GateDecided(name, standing(run_id, name))
+    emit("gate.decided", run=run_id, gate=name, approved=told["approved"])
+    return message
+
+
+def _known(run_id: UUID, key: str | None) -> WorkflowMessage | None:
+    known = None if key is None else messages.find(run_id, key)
+    if known is not None:
+        known.deduplicated = True
+    return known
+
+
+def _seen(run_id: UUID, gate: str | WorkflowStep) -> WorkflowStep | None:
+    """The gate's step as it stands: the one shown on a page, else the newest of the name."""
+    if not isinstance(gate, WorkflowStep):
+        return latest(run_id, gate)
+    return WorkflowStep.objects.using(dialect().alias).filter(pk=gate.pk).first()
 
 
 def latest(run_id: UUID, gate: str) -> WorkflowStep | None:
@@ -97,12 +134,17 @@ def _refuse_decided(run: Any, name: str, step: WorkflowStep | None, *, is_page: 
 
 
 def _check(run: Any, step: WorkflowStep, by: Any, data: Any, *, approved: bool) -> None:
-    """Refuse who may not decide, what doesn't fit, and what an earlier decision has settled."""
+    """Refuse who may not decide, and what doesn't fit."""
     asked = asked_of(step.details)
     reason = authority.why_not(asked, by, run)
     if reason is not None:
         raise ApprovalDenied(step.name, reason)
     _check_form(asked, approved=approved, data=data)
+
+
+def _refuse_settled(run: Any, step: WorkflowStep) -> None:
+    """Refuse what another decision, that no worker has taken yet, has settled."""
+    asked = asked_of(step.details)
     for message in pending(run.pk, step.name):
         decision = message.data
         if decision["gate"] == step.pk or why_refused(asked, step.pk, decision, run.pk) is None:

@@ -11,6 +11,7 @@ from django_workflows.db import signals as sql
 from django_workflows.db.dialects import dialect
 from django_workflows.db.postgresql import SIGNAL
 from django_workflows.db.records import Entry
+from django_workflows.db.serial import serialize
 from django_workflows.store import locks
 from django_workflows.store.leases import Claim
 from django_workflows.store.messages import Claimed, Taken
@@ -23,7 +24,7 @@ def send(name: str, data: str, key: str | None) -> list[UUID]:
     names = payloads.dump_json([name])
     with locks.transaction(d):
         if key is not None:
-            sql.serialize(d, name, key)
+            serialize(d, f"signal:{name}:{key}")
             known = sql.delivered(d, name, key)
             if known:
                 return known

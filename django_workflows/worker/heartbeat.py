@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import random
-import signal
 import subprocess
 import sys
 import threading
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from django.db import connections
+from django.db import connections, reset_queries
 
 from django_workflows import payloads
 from django_workflows.conf import config
@@ -84,6 +83,7 @@ class Heartbeat:
                         self._roused.clear()
                         break
                     self._ping()
+                reset_queries()
                 if self._is_stopping:
                     return
         finally:
@@ -136,18 +136,11 @@ def start_keeper(worker_id: UUID, lease: timedelta) -> subprocess.Popen[bytes] |
         [sys.executable, "-S", "-E", "-P", str(Path(__file__).with_name("keeper.py"))],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        preexec_fn=_ignore_interrupts,
     )
     assert keeper.stdin is not None
     os.write(keeper.stdin.fileno(), payloads.dump_json(given).encode() + b"\n")
     os.set_blocking(keeper.stdin.fileno(), False)
     return keeper
-
-
-def _ignore_interrupts() -> None:
-    # Ctrl-C and a service manager's stop go to the whole group; the keeper ends with the worker.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _worker_key(worker_id: UUID) -> str:

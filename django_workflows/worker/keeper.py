@@ -13,6 +13,7 @@ import datetime as dt
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -97,6 +98,9 @@ def keep(given: dict[str, Any], parent: int) -> None:
 
 
 def main() -> None:
+    # Ctrl-C and a service manager's stop go to the whole group; the keeper ends with the worker.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     parent = os.getppid()
     line = b""
     while not line.endswith(b"\n"):

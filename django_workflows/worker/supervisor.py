@@ -91,6 +91,8 @@ class Supervisor:
         self._processes = processes
         self._children: dict[int, float] = {}
         self._stopping = 0
+        # Nobody writes to it: the children see its end when this process is gone.
+        self._living, self._alive = os.pipe()
 
     def run(self) -> int:
         # No connection may cross the fork: two processes would talk over one socket.
@@ -101,6 +103,8 @@ class Supervisor:
                 self._start_child()
             return self._watch()
         finally:
+            os.close(self._living)
+            os.close(self._alive)
             for number, handler in before.items():
                 signal.signal(number, handler)
 
@@ -122,6 +126,8 @@ class Supervisor:
         for number in SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        os.close(self._alive)
+        threading.Thread(target=self._outlive, daemon=True, name="workflows-supervisor").start()
         code = 1
         try:
             code = run_worker(self._options)
@@ -130,6 +136,11 @@ class Supervisor:
         finally:
             logging.shutdown()
             os._exit(code)
+
+    def _outlive(self) -> None:
+        """In a child: stop when the supervisor was killed; its successor starts its own."""
+        os.read(self._living, 1)
+        os.kill(os.getpid(), signal.SIGTERM)
 
     def _watch(self) -> int:
         worst = 0

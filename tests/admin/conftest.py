@@ -24,7 +24,7 @@ class UserFactory(factory.django.DjangoModelFactory):
 
 @pytest.fixture
 def make_user(db):
-    """A member of staff with these permissions (`view_workflowrun` or `app.codename`) and groups."""
+    """A member of staff with permissions (`view_workflowrun` or `app.codename`) and groups."""
 
     def make(*permissions, groups=(), **options):
         user = UserFactory(**options)

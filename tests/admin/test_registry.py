@@ -118,7 +118,7 @@ def test_the_registry_counts_runs_by_version_and_status(boss, waiting):
         "failed": 0,
         "canceled": 1,
     }
-    assert "no live worker" in response.content.decode()
+    assert "no live worker knows it" in response.content.decode()
 
 
 def test_runs_that_no_live_worker_knows_are_warned_of_on_the_index(boss, viewer, waiting):

@@ -25,7 +25,7 @@ def test_it_tells_what_a_run_waits_for_and_how_far_it_is(viewer, waiting):
     run = waiting.start()
     run_until_idle(run)
     page = content(viewer, run)
-    assert "Waits for message “go”, since 0\xa0minutes." in page
+    assert "Waits for message “go”, for 0\xa0minutes so far." in page
     assert "There is no time limit" in page
     assert 'value="1.0" max="4.0"' in page
 
@@ -255,3 +255,55 @@ def test_times_are_shown_without_time_zones_too(boss, waiting, settings):
     send_message(run, "go", 1)
     run_until_idle(run)
     assert "Completed" in content(boss, run)
+
+
+def test_links_hold_where_numbers_are_written_with_separators(boss, settings):
+    settings.USE_THOUSAND_SEPARATOR = True
+
+    @workflow(name="tests.many")
+    def many(ctx):
+        for _ in range(1300):
+            ctx.now()
+        ctx.wait_for_message("go")
+
+    run = many.start()
+    run_until_idle(run)
+    page = content(boss, run)
+    assert 'id="step-1250"' in page
+    assert 'href="?step=1151"' in page
+    assert "1,2" not in page.partition("<svg")[0].partition("wf-timeline")[2]
+
+
+def test_attempts_are_sealed_as_the_codec_wants_all_that_people_said(boss, settings, flaky):
+    settings.DJANGO_WORKFLOWS = {"CODEC": "tests.admin.checks.Reverse"}
+    WorkflowRun.objects.filter(pk=flaky.pk).update(input={}, state={})
+    run_until_idle(flaky)
+    details = flaky.steps.get().details
+    assert "the network is away" not in details
+    assert "the network is away" in content(boss, flaky)
+
+
+def test_a_payload_too_large_to_decode_is_offered_as_a_download_where_a_codec_hides_it(
+    boss, settings, waiting
+):
+    settings.DJANGO_WORKFLOWS = {"CODEC": "tests.admin.checks.Reverse"}
+    run = waiting.start(name="x" * 200)
+    message = send_message(run, "large", "y" * 50_000)
+    page = content(boss, run)
+    assert "y" * 100 not in page
+    url = reverse("admin:django_workflows_workflowmessage_data", args=[message.pk])
+    assert boss.get(url).json() == "y" * 50_000
+
+
+def test_a_payload_that_cannot_be_decoded_any_more_breaks_nothing(boss, settings, waiting):
+    run = waiting.start()
+    send_message(run, "go", {"secret": 1})
+    run_until_idle(run)
+    settings.DJANGO_WORKFLOWS = {"CODEC": "tests.admin.checks.Picky"}
+    page = content(boss, run)
+    assert "secret" in page
+    for model in ("workflowrun", "workflowmessage", "workflowstep", "approvalgate"):
+        url = reverse(f"admin:django_workflows_{model}_changelist")
+        assert (
+            boss.get(url, {"show": "decided"} if model == "approvalgate" else {}).status_code == 200
+        )

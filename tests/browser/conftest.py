@@ -82,7 +82,7 @@ def open_page(browser, live_server):
         contexts.append(context)
         context.set_default_timeout(PATIENCE)
         page = context.new_page()
-        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("pageerror", lambda error: errors.append(f"{page.url}: {error.stack}"))
         page.goto(through)
         page.get_by_label(re.compile("username", re.I)).fill(username)
         page.get_by_label(re.compile("password", re.I)).fill(PASSWORD)

@@ -171,26 +171,63 @@ def test_live_refresh_keeps_what_was_opened_and_rests_while_the_tab_is_hidden(
     page = open_page(
         "boss", reverse("admin:django_workflows_workflowrun_change", args=[gate.run_id])
     )
+    page.clock.install()
+    page.reload()
     stay(page)
     page.locator("#wf-data-state summary").click()
     fetched = []
     page.on("request", lambda request: fetched.append(request.url))
     WorkflowRun.objects.filter(pk=gate.run_id).update(problem="a new problem", problem_count=1)
+    page.clock.run_for(3_000)
     expect(page.get_by_text("a new problem")).to_be_visible()
     assert page.locator("#wf-data-state").get_attribute("open") is not None
     assert has_stayed(page)
 
+    page.wait_for_load_state("networkidle")
     page.evaluate(
         "Object.defineProperty(document, 'hidden', {value: true, configurable: true});"
         "document.dispatchEvent(new Event('visibilitychange'))"
     )
-    page.wait_for_load_state("networkidle")
     seen = len(fetched)
-    # Long enough for two turns, on the page's own clock.
-    page.evaluate("new Promise(done => setTimeout(done, 3500))")
+    page.clock.run_for(120_000)
     assert len(fetched) == seen
-    page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
-    eventually(lambda: page.evaluate("1") and len(fetched) > seen)
+    with page.expect_request("**/workflowrun/**"):
+        page.evaluate(
+            "delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))"
+        )
+    page.wait_for_load_state("networkidle")
+    page.get_by_label("Live").uncheck()
+    seen = len(fetched)
+    page.clock.run_for(120_000)
+    assert len(fetched) == seen
+
+
+def test_the_pages_obey_a_strict_content_security_policy(make_person, open_page, gate):
+    make_person("boss", is_staff=True, is_superuser=True)
+    page = open_page("boss", "/admin/")
+    refused = []
+    page.on("console", lambda message: message.type == "error" and refused.append(message.text))
+
+    def answer(route):
+        response = route.fetch()
+        policy = {"content-security-policy": "default-src 'self'; img-src 'self' data:"}
+        route.fulfill(response=response, headers={**response.headers, **policy})
+
+    page.route("**/admin/**", answer)
+    page.route("**/approvals/**", answer)
+    for path in (
+        "/admin/",
+        reverse("admin:django_workflows_workflowrun_changelist"),
+        reverse("admin:django_workflows_workflowrun_change", args=[gate.run_id]),
+        reverse("admin:django_workflows_workflowrun_send", args=[gate.run_id]),
+        INBOX,
+        gate_page(gate),
+        f"/approvals/{gate.pk}/",
+    ):
+        page.goto(path)
+    assert [text for text in refused if "Security Policy" in text] == []
+    bar = "getComputedStyle(document.querySelector('.wf-approve')).backgroundColor"
+    assert page.evaluate(bar) == "rgb(27, 110, 60)"
 
 
 def test_an_approver_may_decide_in_the_sites_own_pages_too(make_person, open_page, teapot, workers):

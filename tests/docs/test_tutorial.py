@@ -33,7 +33,8 @@ gate = run.steps.get(kind="approval")
 assert b"Ship order 1?" in browser.get("/approvals/").content
 page = browser.get(f"/approvals/{gate.pk}/").content.decode()
 shown = page.split('name="page" value="')[1].split('"')[0]
-answer = browser.post(f"/approvals/{gate.pk}/", {"decision": "approve", "comment": "", "page": shown})
+fields = {"decision": "approve", "comment": "", "page": shown}
+answer = browser.post(f"/approvals/{gate.pk}/", fields)
 assert answer.status_code == 302, answer.content
 run_until_idle(run)
 advance(timedelta(seconds=10))

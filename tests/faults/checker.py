@@ -125,6 +125,19 @@ def check(
     ]
 
 
+def check_rows(connection: Any, now: float) -> list[str]:
+    """Violations of what the rows alone must show, whatever has been sent."""
+    facts = Facts(connection)
+    looks = (
+        _consumed(facts),
+        _stuck(facts, now),
+        _claims(facts),
+        _signals(facts),
+        _children(facts),
+    )
+    return [violation for found in looks for violation in found]
+
+
 def _accepted(facts: Facts, told: list[dict[str, Any]]) -> list[str]:
     found = []
     stored = {message["id"]: message for message in facts.messages}
@@ -189,7 +202,7 @@ def _results(facts: Facts, told: list[dict[str, Any]]) -> list[str]:
         run = facts.runs.get(line["run"])
         if run is None:
             found.append(f"run {line['run']} was started and is gone")
-        elif run["status"] == "completed" and line["kind"] == "talk":
+        elif run["status"] == "completed" and line["kind"] in ("talk", "bulk"):
             wanted = [[name, n] for n, name in enumerate(line["names"])]
             if json.loads(run["result"]) != wanted:
                 found.append(f"run {line['run']} got {run['result']}, not {wanted}")
@@ -202,7 +215,9 @@ def _results(facts: Facts, told: list[dict[str, Any]]) -> list[str]:
     # A run that took all that it waits for has no unread message of a name it asks for.
     for message in facts.messages:
         run = facts.runs[message["run_id"]]
-        is_talk = run["workflow_name"] == "storm.talk" and run["status"] == "completed"
+        is_talk = (
+            run["workflow_name"] in ("storm.talk", "storm.bulk") and run["status"] == "completed"
+        )
         if is_talk and message["consumed_by_id"] is None:
             found.append(f"message {message['id']} of completed run {run['id']} was never taken")
     return found

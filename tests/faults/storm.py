@@ -24,7 +24,7 @@ from typing import Any
 
 WORKERS, SENDERS = 4, 4
 LEASE_SECONDS = 3.0
-DRAIN_SECONDS = 180.0
+DRAIN_SECONDS = 90.0
 
 
 class Storm:
@@ -69,7 +69,7 @@ class Storm:
             self._zygote.close()
 
     def _start_worker(self) -> None:
-        worker = self._zygote.fork("tests.lab.actors:worker", LEASE_SECONDS, 6, False)
+        worker = self._zygote.fork("tests.lab.actors:worker", LEASE_SECONDS, 6)
         self._workers.append(worker)
 
     def _log(self, number: int) -> Path:
@@ -156,7 +156,7 @@ class Storm:
         """Close what waits for more, and wait until every run has ended."""
         from django_workflows import send_signal, signal_with_start
         from tests.lab import storm_flows as flows
-        from tests.lab.actors import persistently
+        from tests.lab.callers import persistently
         from tests.lab.storm_load import TICKETS
 
         note = {"n": 10**9, "sender": "storm", "close": True}
@@ -237,7 +237,7 @@ def _connection() -> Any:
 
 def _surviving(act: Any) -> None:
     """Do something that may fail, as the database may be away."""
-    from tests.lab.actors import OUTAGES
+    from tests.lab.callers import OUTAGES
 
     try:
         act()
@@ -258,7 +258,7 @@ def main(arguments: list[str]) -> int:
 
     from tests.conftest import process_environment
 
-    call_command("migrate", verbosity=0)
+    call_command("migrate", run_syncdb=True, verbosity=0)
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         storm = Storm(directory, process_environment(), seed=given.seed)

@@ -5,8 +5,9 @@ to it, and found by looking at the stack: nothing in the package has to announce
 forgotten. A commit is the COMMIT of a transaction in which the package wrote, or a statement of
 its own that writes in autocommit mode.
 
-LAB_COMMIT=<how>:<when>:<point>:<nth>   how: kill (SIGKILL), cut (the server ends the connection and
-                                        nobody hears the outcome); when: before or after.
+LAB_COMMIT=<how>:<when>:<nth>:<point>   how: kill (SIGKILL), cut (the server ends the connection and
+                                        nobody hears the outcome); when: before or after;
+                                        several with `;` between them.
 LAB_TRACE=<file>                        append the name of each point passed.
 """
 
@@ -30,7 +31,8 @@ from django_workflows.db.base import Dialect
 from django_workflows.db.postgresql import PostgreSQL
 
 PACKAGE = Path(django_workflows.__file__).parent
-STORE = str(PACKAGE / "store") + os.sep
+STORE, DB = PACKAGE / "store", PACKAGE / "db"
+_SENDERS = ("base", "postgresql", "sqlite")
 # Locks of rows aren't writes, though their words are the same.
 _LOCKS = re.compile(r"\bFOR\s+(NO\s+KEY\s+)?UPDATE\b")
 _WRITES = re.compile(r"\b(INSERT\s+INTO|UPDATE|DELETE\s+FROM)\b")
@@ -46,20 +48,21 @@ def writes(text: str) -> bool:
     return _WRITES.search(_LOCKS.sub("", text)) is not None
 
 
-def point() -> str | None:
-    """`module.function` of the outermost function of the store on the stack, with ` (shared)` when
-    a thread writes for others too."""
-    frame = sys._getframe(2)
-    found, is_shared = None, False
+def point(*, is_alone: bool) -> str | None:
+    """`module.function` of the outermost function of the store on the stack; for a statement that
+    is a commit of its own, with the function of `django_workflows/db/` that sends it."""
+    frame = sys._getframe(1)
+    found = sent_by = None
     while frame is not None:
         code = frame.f_code
-        if code.co_filename.startswith(STORE) and not code.co_name.startswith("<"):
-            module = Path(code.co_filename).stem
-            if module != "locks":
-                found = f"{module}.{code.co_name}"
-            is_shared = is_shared or code.co_name == "_commit"
+        path = Path(code.co_filename)
+        if not code.co_name.startswith("<"):
+            if path.parent == DB and path.stem not in _SENDERS:
+                sent_by = sent_by or f"{path.stem}.{code.co_name}"
+            elif path.parent == STORE and path.stem != "locks":
+                found = f"{path.stem}.{code.co_name}"
         frame = frame.f_back  # type: ignore[assignment]
-    return found and f"{found} (shared)" if is_shared else found
+    return f"{found} by {sent_by}" if found and is_alone else found
 
 
 class _State(threading.local):
@@ -120,8 +123,9 @@ def install() -> None:
     if "LAB_TRACE" in os.environ:
         handlers.append(Trace(os.environ["LAB_TRACE"]))
     if "LAB_COMMIT" in os.environ:
-        how, when, name, nth = os.environ["LAB_COMMIT"].split(":")
-        handlers.append(Failure(how, when, name, int(nth)))
+        for given in os.environ["LAB_COMMIT"].split(";"):
+            how, when, nth, name = given.split(":")
+            handlers.append(Failure(how, when, name, int(nth)))
     if handlers:
         _watch(handlers)
 
@@ -132,7 +136,10 @@ def _watch(handlers: list[Callable[[str, str, BaseDatabaseWrapper], None]]) -> N
             handler(when, name, wrapper)
 
     def around(wrapper: BaseDatabaseWrapper, text: str, act: Callable[[], Any]) -> Any:
-        if _state.is_inside or not writes(text) or (name := point()) is None:
+        if _state.is_inside or not writes(text):
+            return act()
+        name = point(is_alone=not wrapper.in_atomic_block)
+        if name is None:
             return act()
         if wrapper.in_atomic_block:
             # The point is passed at the COMMIT, be it the package's own or its caller's.
@@ -165,8 +172,8 @@ def _watch(handlers: list[Callable[[str, str, BaseDatabaseWrapper], None]]) -> N
 
     def watched_commit(self: BaseDatabaseWrapper) -> None:
         name, _state.pending = _state.pending, None
-        if name is not None and point() is None:
-            name = f"{name} (in its caller's transaction)"
+        if name is not None and point(is_alone=False) is None:
+            name = f"{name} in its caller's transaction"
         if name is not None:
             pass_by("before", name, self)
         commit(self)

@@ -56,6 +56,14 @@ def talk(ctx, names):
     return got
 
 
+@workflow(name="storm.bulk")
+def bulk(ctx, names):
+    """The same without work in between: messages are read ahead and taken together."""
+    got = [[name, ctx.wait_for_message(name).data["n"]] for name in names]
+    ctx.step("atomic-0", atomic_mark, ctx.run_id, "atomic-0")
+    return got
+
+
 @workflow(name="storm.leaf")
 def leaf(ctx, count):
     for n in range(count):

@@ -25,18 +25,18 @@ from django_workflows import (
 )
 from django_workflows.models import WorkflowStep
 from tests.lab import storm_flows as flows
-from tests.lab.actors import persistently
+from tests.lab.callers import persistently
 from tests.lab.storm_flows import write_line
 
-MAX_OPEN = 25
+MAX_OPEN = 40
 TICKETS = 6
 
 
 class Stream:
-    """A run of `storm.talk` and how far its messages are sent."""
+    """A run of `storm.talk` or `storm.bulk` and how far its messages are sent."""
 
-    def __init__(self, run, names, n=0):
-        self.run, self.names, self.n = run, names, n
+    def __init__(self, run, kind, names, n=0):
+        self.run, self.kind, self.names, self.n = run, kind, names, n
 
     @property
     def is_sent(self):
@@ -53,7 +53,7 @@ class Sender:
         self._gates = []
         self._by = persistently(User.objects.get, username="storm")
         self._acts = {
-            self._start: 12,
+            self._start: 25,
             self._send: 60,
             self._cancel: 3,
             self._ring: 3,
@@ -78,7 +78,7 @@ class Sender:
         acts, weights = list(self._acts), list(self._acts.values())
         while time.monotonic() < give_up:
             self._try(self._chance.choices(acts, weights)[0])
-            time.sleep(self._chance.uniform(0, 0.01))
+            time.sleep(self._chance.uniform(0, 0.004))
         while self._gates:
             self._try(self._approve)
         while self._streams:
@@ -95,22 +95,24 @@ class Sender:
         return f"{self._number}-{self._count}"
 
     def _start(self):
-        kinds = {"talk": 12, "family": 2, "gate": 2, "bell": 1}
+        kinds = {"talk": 10, "bulk": 3, "family": 2, "gate": 2, "bell": 1}
         kind = self._chance.choices(list(kinds), list(kinds.values()))[0]
-        if kind == "talk" and len(self._streams) > MAX_OPEN:
+        is_talk = kind in ("talk", "bulk")
+        if is_talk and len(self._streams) > MAX_OPEN:
             return
         flow = getattr(flows, kind).using(workflow_id=f"{kind}-{self._id()}")
         given = {}
         if kind == "talk":
-            given = {
-                "names": [self._chance.choice("ab") for _ in range(self._chance.choice((1, 2, 5)))]
-            }
+            count = self._chance.choice((1, 2, 5))
+            given = {"names": [self._chance.choice("ab") for _ in range(count)]}
+        elif kind == "bulk":
+            given = {"names": ["a"] * self._chance.choice((4, 12)) + ["b", "a"]}
         elif kind == "family":
             given = {"children": self._chance.randint(1, 3)}
         run = self._call(flow.start, **given)
         self.tell("started", run=str(run.pk), kind=kind, **given)
-        if kind == "talk":
-            self._streams.append(Stream(run, given["names"]))
+        if is_talk:
+            self._streams.append(Stream(run, kind, given["names"]))
         elif kind == "gate":
             self._gates.append(run)
 
@@ -157,9 +159,9 @@ class Sender:
         except WorkflowAlreadyStarted:
             # Of an earlier try nobody heard the outcome, but it was committed.
             run = self._call(get_run, workflow_id=stream.run.workflow_id)
-        self.tell("started", run=str(run.pk), kind="talk", names=stream.names)
+        self.tell("started", run=str(run.pk), kind=stream.kind, names=stream.names)
         taken = WorkflowStep.objects.filter(run=run, kind="message", created_at__lt=run.created_at)
-        self._streams.append(Stream(run, stream.names, self._call(taken.count)))
+        self._streams.append(Stream(run, stream.kind, stream.names, self._call(taken.count)))
 
     def _ring(self):
         self._call(send_signal, "bell", {"n": self._count}, idempotency_key=self._id())

@@ -158,8 +158,8 @@ def listen(ctx, name="news", timeout=None):
 
 
 @workflow
-def gate(ctx, timeout=None):
-    decision = ctx.wait_for_approval("manager", timeout=timeout)
+def gate(ctx, timeout=None, exclude=None):
+    decision = ctx.wait_for_approval("manager", timeout=timeout, exclude=exclude)
     return None if decision is None else [decision.approved, decision.by.text]
 
 

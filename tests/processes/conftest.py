@@ -5,6 +5,7 @@ import pytest
 from django.db import connection
 
 from django_workflows.models import WorkflowRun, WorkflowWorker
+from tests.lab import workflows as lab
 from tests.lab.models import Effect
 from tests.waiting import eventually
 
@@ -79,6 +80,4 @@ def go(tmp_path):
 
 @pytest.fixture
 def held_run(go):
-    from tests.lab import workflows as lab
-
     return lambda: lab.held.start(path=os.fspath(go))

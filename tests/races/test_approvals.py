@@ -6,7 +6,15 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection, transaction
 
-from django_workflows import GateDecided, RunFinished, approve, cancel, reject, resume
+from django_workflows import (
+    ApprovalDenied,
+    GateDecided,
+    RunFinished,
+    approve,
+    cancel,
+    reject,
+    resume,
+)
 from django_workflows.models import WorkflowMessage
 from django_workflows.telemetry import subscribed
 from django_workflows.testing import advance, run_until_idle
@@ -98,6 +106,19 @@ def test_an_early_decision_in_flight_is_not_overtaken_when_the_gate_is_reached(a
         second.result()
     run_until_idle(run)
     assert run.result == [True, "ann"]
+
+
+@row_locks
+def test_a_decision_that_was_early_when_it_looked_is_checked_by_the_gate_that_has_opened(ann, bob):
+    run = lab.gate.start(exclude=bob.pk)
+    with rolled_back():
+        approve(run, "manager", by=ann)
+        second = Background(lambda: approve(run, "manager", by=bob)).wait_until_blocked()
+        assert Background(lambda: resume(run)).result().status == "suspended"
+
+    with pytest.raises(ApprovalDenied, match="bob is excluded"):
+        second.result()
+    assert not WorkflowMessage.objects.exists()
 
 
 @row_locks

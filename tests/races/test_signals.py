@@ -83,7 +83,7 @@ def test_of_signals_at_once_one_is_delivered_to_each_wait():
     for _ in range(10):
         found = listening(2)
         reached = in_threads(*[lambda n=n: send_signal("news", n) for n in range(4)])
-        assert sorted(sum(reached, [])) == sorted(ids(found))
+        assert sorted(run_id for each in reached for run_id in each) == sorted(ids(found))
         run_until_idle(*found)
         for run in found:
             (n,) = (n for n in range(4) if run.pk in reached[n])

@@ -114,7 +114,7 @@ def test_a_wait_that_has_its_delivery_gets_no_second_one(listening):
 
 
 def test_the_database_allows_one_delivery_per_wait(listening):
-    run = listening()
+    listening()
     send_signal("news")
     delivery = WorkflowSignal.objects.get()
     delivery.pk = None

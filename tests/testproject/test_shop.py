@@ -275,6 +275,21 @@ def test_the_gate_keeps_what_the_approver_was_shown(customer):
     assert asked["description"].endswith("for Ada Lovelace, 49.80 € paid.")
 
 
+def test_the_ready_made_pages_list_the_gate_and_decide_it(customer, manager):
+    order = place(customer)
+    [gate] = go_on(order).steps.filter(kind="approval")
+    listed = reverse("django_workflows:gates")
+    url = reverse("django_workflows:gate", args=[gate.pk])
+
+    assert f"Ship order {order.number}?" in manager.get(listed).content.decode()
+    assert f"Ship order {order.number}?" not in customer.get(listed).content.decode()
+    page = manager.get(url).context["form"].comment["page"].value()
+    manager.post(url, {"decision": "reject", "comment": "No.", "page": page}, follow=True)
+
+    assert go_on(order).result == {"status": "refunded", "reason": "No."}
+    assert decide(manager, order, "approve") == "grace had already rejected this order."
+
+
 def test_an_early_approval_by_someone_who_may_no_longer_decide_is_refused_at_the_gate(
     customer, manager
 ):

@@ -1,9 +1,11 @@
 """The main thread of a worker, in a thread of the test."""
 
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
 from django.db import OperationalError, connections
+from django.db.backends.signals import connection_created
 
 from django_workflows import telemetry
 from django_workflows.models import WorkflowRun
@@ -135,3 +137,39 @@ def test_runs_claimed_ahead_of_long_steps_are_given_back_once_not_again_and_agai
 
     go.touch()
     assert {run.wait(20).status for run in (*long, *waiting)} == {"completed"}
+
+
+@pytest.fixture
+def statements():
+    """Statements of all threads from here on."""
+    sent = []
+
+    def count(execute, sql, params, many, context):
+        sent.append(sql)
+        return execute(sql, params, many, context)
+
+    def watch(connection, **kwargs):
+        connection.execute_wrappers.append(count)
+
+    connection_created.connect(watch)
+    yield sent
+    connection_created.disconnect(watch)
+
+
+@pytest.mark.parametrize("has_unknown", [False, True], ids=["nothing due", "an unknown run due"])
+def test_an_idle_worker_sends_at_most_two_statements_a_poll(
+    start_in_thread, statements, has_unknown
+):
+    """Public report: https://github.com/camunda/camunda/pull/48998"""
+    lab.nap.start(seconds=3600)
+    if has_unknown:
+        run = lab.steps.start()
+        WorkflowRun.objects.filter(pk=run.pk).update(workflow_name="known.elsewhere")
+    # No heartbeat comes in between.
+    worker = start_in_thread(poll_seconds=0.02, lease=timedelta(hours=1))
+    eventually(lambda: WorkflowRun.objects.filter(status="suspended").exists())
+    eventually(lambda: worker._pool.is_idle and worker.looks > 5)
+
+    looks, before = worker.looks, len(statements)
+    eventually(lambda: worker.looks >= looks + 20)
+    assert len(statements) - before <= 2 * (worker.looks - looks + 1)

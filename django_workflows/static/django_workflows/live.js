@@ -19,8 +19,11 @@
 
   if (!part()) return;
 
-  const wanted = () =>
-    part().dataset.open === "yes" && !document.hidden && !(toggle && !toggle.checked);
+  const wanted = () => {
+    // None is left while the browser goes to another page.
+    const shown = part();
+    return shown && shown.dataset.open === "yes" && !document.hidden && (!toggle || toggle.checked);
+  };
 
   const plan = () => {
     clearTimeout(timer);
@@ -54,6 +57,7 @@
 
   const replace = (fresh) => {
     const old = part();
+    if (!old) return;
     if (needsReload(old, fresh)) {
       location.reload();
       return;
