@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 else:
     _ModelAdmin, _Paginator = admin.ModelAdmin, Paginator
 
-PER_PAGE = 100
+PER_PAGE = 50
 
 
 def row_number(text: str) -> int | None:

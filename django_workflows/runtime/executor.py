@@ -191,7 +191,7 @@ class Execution:
         while True:
             emit("database.away", logging.WARNING, run=self.claim.run_id, error=error)
             connection().close()
-            time.sleep(self._pause)
+            self._sleep(self._pause)
             self._pause = min(self._pause * 2, MAX_PAUSE)
             try:
                 status = runs.standing(self.claim)
@@ -205,6 +205,12 @@ class Execution:
                 error = again
                 if self._is_stopping():
                     return None
+
+    def _sleep(self, seconds: float) -> None:
+        """Sleep, but not through a stop of the worker."""
+        give_up = time.monotonic() + seconds
+        while not self._is_stopping() and (left := give_up - time.monotonic()) > 0:
+            time.sleep(min(left, 0.1))
 
 
 class _Raised:

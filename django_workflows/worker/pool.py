@@ -23,6 +23,17 @@ logger = logging.getLogger("django_workflows.worker")
 _WEIGHT = 0.2
 
 
+# A connection unused for this long is asked whether it still stands, before a step of one attempt
+# only finds out by failing.
+IDLE_SECONDS = 5.0
+
+
+def _drop_dead_connections() -> None:
+    for connection in connections.all(initialized_only=True):
+        if connection.connection is not None and not connection.is_usable():
+            connection.close()
+
+
 @dataclass(slots=True)
 class Work:
     """A claim that waits for a thread."""
@@ -128,10 +139,14 @@ class Pool:
             return work
 
     def _work(self, slot: Slot) -> None:
+        idle_since = time.monotonic()
         try:
             while (work := self._next(slot)) is not None:
+                if time.monotonic() - idle_since > IDLE_SECONDS:
+                    _drop_dead_connections()
                 due_at = self._execute(slot, work)
                 self._on_done(due_at)
+                idle_since = time.monotonic()
         finally:
             connections.close_all()
 

@@ -7,7 +7,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.urls import reverse
 
-from django_workflows import cancel, send_message, step, workflow
+from django_workflows import RetryPolicy, cancel, send_message, step, workflow
 from django_workflows.models import WorkflowRun
 from django_workflows.testing import run_until_idle
 from tests.admin.conftest import VIEW, action_page, listing, run_page
@@ -90,9 +90,6 @@ def test_wake_tries_a_step_that_backs_off_at_once(operator):
         calls.append(1)
         raise OSError("away")
 
-    from django_workflows import RetryPolicy
-
-    policy = RetryPolicy(max_attempts=5, initial_interval=timedelta(hours=1), jitter=False)
     policy = RetryPolicy(
         max_attempts=5,
         initial_interval=timedelta(hours=1),

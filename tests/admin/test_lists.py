@@ -1,6 +1,6 @@
 """The lists: what they show and find, and what they don't load."""
 
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from django.db import connection
@@ -155,7 +155,6 @@ def test_a_day_is_that_of_the_projects_time_zone(viewer, waiting, settings):
     run = started(waiting, evening)
     assert found(viewer, started="2024-05-01") == [run.pk]
     assert found(viewer, started="2024-05-02") == []
-    assert date(2024, 5, 1).isoformat() in "2024-05-01"
 
 
 def test_pages_follow_one_another_without_a_count(viewer, waiting):
@@ -169,27 +168,27 @@ def test_pages_follow_one_another_without_a_count(viewer, waiting):
             state={},
             created_at=now,
         )
-        for _ in range(205)
+        for _ in range(105)
     )
     with CaptureQueriesContext(
         connection,
     ) as queries:
         first = viewer.get(listing(RUNS))
     assert not any("COUNT(" in query["sql"].upper() for query in queries)
-    assert len(first.context["cl"].result_list) == 100
+    assert len(first.context["cl"].result_list) == 50
     assert "?p=2" in first.content.decode()
     seen = {row.pk for row in first.context["cl"].result_list}
-    for page, size in ((2, 100), (3, 5)):
+    for page, size in ((2, 50), (3, 5)):
         rows = found(viewer, p=page)
         assert len(rows) == size
         seen |= set(rows)
-    assert len(seen) == 205
+    assert len(seen) == 105
     last = viewer.get(listing(RUNS), {"p": 3}).content.decode()
     assert "?p=4" not in last
     assert viewer.get(listing(RUNS), {"p": 9}).status_code == 302
     for nonsense in ("x", "-1", "9" * 30):
         assert viewer.get(listing(RUNS), {"p": nonsense}).status_code in (200, 302)
-    assert len(found(viewer, all="")) == 100
+    assert len(found(viewer, all="")) == 50
 
 
 @pytest.mark.parametrize(

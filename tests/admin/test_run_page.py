@@ -1,12 +1,13 @@
 """One run's page: what it shows, for whom, and that nothing breaks it."""
 
 from datetime import timedelta
+from urllib.parse import quote
 
 import pytest
 from django.contrib.contenttypes.models import ContentType
 from django.urls import reverse
 
-from django_workflows import cancel, rerun, send_message, step, workflow
+from django_workflows import RetryPolicy, cancel, payloads, rerun, send_message, step, workflow
 from django_workflows.models import WorkflowRun
 from django_workflows.testing import advance, run_until_idle
 from tests.admin.conftest import run_page
@@ -59,8 +60,6 @@ def test_a_step_keeps_its_last_20_failed_attempts_cut(viewer):
     def fail():
         raise ValueError("x" * 5000)
 
-    from django_workflows import RetryPolicy, payloads
-
     @workflow(name="tests.stubborn")
     def stubborn(ctx):
         ctx.step("try", step(fail, retry=RetryPolicy(max_attempts=25, jitter=False)))
@@ -86,8 +85,6 @@ def test_odd_workflow_ids_work_in_every_link(viewer, waiting, workflow_id):
     assert "<script>alert(1)" not in page
     found = viewer.get(reverse("admin:django_workflows_workflowrun_changelist"), {"q": workflow_id})
     assert [row.pk for row in found.context["cl"].result_list] == [run.pk]
-    from urllib.parse import quote
-
     assert f"?q={quote(workflow_id, safe='')}" in page
 
 

@@ -186,6 +186,11 @@ def verify_answer(run: WorkflowRun) -> None:
     assert same.count() == 1
 
 
+def begin_ask() -> WorkflowRun:
+    ann()
+    return parked(sagas.ask)()
+
+
 def begin_put_off() -> WorkflowRun:
     return sagas.leaf.using(run_after=timedelta(hours=1)).start()
 
@@ -236,7 +241,7 @@ CASES = {
     "send": Case(parked(sagas.wait), verify_answer, "call_send"),
     "signal": Case(parked(sagas.listen), verify_answer, "call_signal"),
     "signal_with_start": Case(lambda: f"wait-{uuid4()}", verify_answer, "call_signal_with_start"),
-    "approve": Case(parked(sagas.ask), verify_answer, "call_approve"),
+    "approve": Case(begin_ask, verify_answer, "call_approve"),
     "rerun": Case(begin_broken, verify_rerun, "call_rerun"),
     "resume": Case(sagas.leaf.start, verify_leaf, "call_resume"),
     "purge": Case(begin_old, lambda run: None, "call_purge", ends_as="gone"),

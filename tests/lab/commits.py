@@ -96,6 +96,7 @@ class Failure:
 
 def _cut(wrapper: BaseDatabaseWrapper) -> None:
     """End the connection at the server's side, as an administrator or a crash would."""
+    wrapper.ensure_connection()
     pid = wrapper.connection.info.backend_pid
     other = wrapper.copy()
     try:

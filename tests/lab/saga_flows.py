@@ -171,8 +171,8 @@ def call_send(run):
     persistently(send_message, run, "go", 1, idempotency_key="once")
 
 
-def call_signal(_run):
-    persistently(send_signal, "bell", 1, idempotency_key="once")
+def call_signal(run):
+    persistently(send_signal, "bell", 1, idempotency_key=run)
 
 
 def call_signal_with_start(workflow_id):

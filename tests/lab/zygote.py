@@ -122,13 +122,15 @@ class Zygote:
             self._alive.discard(pid)
         return status
 
+    def kill_all(self) -> None:
+        """End whoever has been forked and is still there."""
+        for pid in list(self._alive):
+            # A process that has ended and wasn't waited for keeps its pid.
+            os.kill(pid, signal.SIGKILL)
+            self.wait(pid, 20.0)
+
     def close(self) -> None:
-        for pid in self._alive:
-            for number in (signal.SIGKILL, signal.SIGCONT):
-                try:
-                    os.kill(pid, number)
-                except ProcessLookupError:
-                    break
+        self.kill_all()
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
