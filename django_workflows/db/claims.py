@@ -226,11 +226,13 @@ def overdue(d: Dialect, limit: int = 100) -> list[UUID]:
     return [d.uid(row[0]) for row in d.fetch(_OVERDUE, limit=limit)]
 
 
+# Again where the answer to the first try was lost with its connection.
 _REGISTER = """
 INSERT INTO {worker} (id, name, host, pid, version, queues, workflows, doing, started_at,
     heartbeat_at, lease_until)
 VALUES (%(worker)s, %(name)s, %(host)s, %(pid)s, %(version)s, %(queues)s, %(workflows)s, '[]',
     {now}, {now}, {later[lease]})
+ON CONFLICT (id) DO UPDATE SET heartbeat_at = {now}, lease_until = {later[lease]}
 """
 _RENEW = """
 UPDATE {worker} SET heartbeat_at = {now}, lease_until = {later[lease]}, doing = %(doing)s

@@ -223,13 +223,14 @@ class _Raised:
 def _failed_at(p: Pass, error: BaseException) -> int | None:
     """Position from which another attempt of the body starts anew: the step that failed it.
 
-    A step of unknown outcome stays as it is: forgotten, it would be called a second time.
+    A step of unknown outcome stays as it is: forgotten, it would be called a second time. So does
+    a wait whose message didn't fit: the message is consumed, and its step must not go.
     """
     last = max(p.history.entries, key=lambda entry: entry.seq, default=None)
-    if not isinstance(error, StepFailed) or error.type == UNKNOWN["type"]:
+    if not isinstance(error, StepFailed) or error.type == UNKNOWN["type"] or last is None:
         return None
-    is_its_step = last is not None and (last.name, last.status) == (error.step, "failed")
-    return last.seq if last is not None and is_its_step else None
+    is_its_step = (last.kind, last.name, last.status) == ("step", error.step, "failed")
+    return last.seq if is_its_step else None
 
 
 def _is_usable() -> bool:

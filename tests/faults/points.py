@@ -55,4 +55,21 @@ SQLITE: dict[str, str] = {}
 POINTS = {**BOTH, **(POSTGRESQL if connection.vendor == "postgresql" else SQLITE)}
 
 # Functions of the store that only look, or that others of it call in their transaction.
-NO_COMMIT: set[str] = set()
+_NO_COMMIT = {
+    "approvals": "asked_of latest message_name of_step pending standing to_approval why_refused",
+    "authority": "dereference find_user people permission_text reference why_not",
+    "children": "derived_id has_ended",
+    "diagnosis": (
+        "diagnose find_clock_offset find_missing_indexes find_missing_workers "
+        "find_nondeterministic find_overdue find_poison find_stale_workers find_unclaimed "
+        "find_unknown find_unrouted find_unsafe_settings"
+    ),
+    "ending": "canceled_error close_children end_run tell_parent",
+    "leases": "fail_if_overdue load_histories look reload_history",
+    "locks": "fenced locked_run transaction",
+    "messages": "fill find is_there listing read_ahead",
+    "recorder": "finish share_writes",
+    "runs": "find_open get get_by_workflow_id insert_unless_open newest standing",
+    "signals": "is_there",
+}
+NO_COMMIT = {f"{module}.{name}" for module, names in _NO_COMMIT.items() for name in names.split()}

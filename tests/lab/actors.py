@@ -2,18 +2,10 @@
 
 from datetime import timedelta
 
-from django.conf import settings
-
-from django_workflows.conf import config
 from django_workflows.worker import supervisor
 from django_workflows.worker.options import WorkerOptions
 from tests.lab import saga_flows, storm_flows  # noqa: F401 - their workflows are to be registered
-
-
-def configure(**changes):
-    """Change DJANGO_WORKFLOWS in this process."""
-    settings.DJANGO_WORKFLOWS = {**getattr(settings, "DJANGO_WORKFLOWS", {}), **changes}
-    config.cache_clear()
+from tests.lab.callers import configure
 
 
 def worker(lease=10.0, concurrency=4, queues=(), changes=None):

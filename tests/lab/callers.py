@@ -2,9 +2,18 @@
 
 import time
 
+from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection
 
+from django_workflows.conf import config
+
 OUTAGES = (OperationalError, InterfaceError)
+
+
+def configure(**changes):
+    """Change DJANGO_WORKFLOWS in this process."""
+    settings.DJANGO_WORKFLOWS = {**getattr(settings, "DJANGO_WORKFLOWS", {}), **changes}
+    config.cache_clear()
 
 
 def persistently(call, *arguments, seconds=60.0, on_outage=None, **options):

@@ -20,7 +20,7 @@ from django_workflows import (
     step,
     workflow,
 )
-from tests.lab.callers import persistently
+from tests.lab.callers import configure, persistently
 from tests.lab.models import Effect
 
 QUICK = RetryPolicy(max_attempts=20, initial_interval=timedelta(milliseconds=5), jitter=False)
@@ -194,6 +194,8 @@ def call_rerun(run):
 
 
 def call_resume(run):
+    # A claim whose answer was lost stays until its lease is over.
+    configure(LEASE_SECONDS=1)
     persistently(resume, run)
 
 
