@@ -4,13 +4,14 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3 python;
 	&& echo $$python && break; done)
 VENV ?= .venv
 ARGS ?=
+SECONDS ?= 600
 PORT ?= 8000
 
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-sqlite test-postgres screenshots serve lint format types check-migrations docs clean
+.PHONY: help demo test test-sqlite test-postgres screenshots storm serve lint format types check-migrations docs clean
 
 help: ## list these tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +29,9 @@ test-postgres: $(INSTALLED) ## the whole suite on PostgreSQL: DATABASE_URL's, el
 
 screenshots: $(INSTALLED) ## pictures of the admin's pages, into docs/images/ (needs Chromium)
 	env -u DATABASE_URL $(BIN)/python -m pytest tests/browser/take_screenshots.py
+
+storm: $(INSTALLED) ## faults at random for SECONDS=, then a check of all that they left behind
+	$(BIN)/python -m tests.server -- $(BIN)/python -m tests.faults.storm --seconds $(SECONDS)
 
 serve: $(INSTALLED) ## the shop at http://localhost:8000 (PORT=) with a worker, until Ctrl-C
 	$(BIN)/python manage.py migrate --verbosity 0

@@ -125,7 +125,7 @@ def _own_directory() -> Path:
 
 
 def _initialize(directory: Path) -> str:
-    if _account():
+    if account():
         _copy_server(directory)
     password = secrets.token_urlsafe()
     (directory / "password").write_text(password)
@@ -159,14 +159,14 @@ def _execute(directory: Path, program: str, *arguments: str) -> None:
                 stdout=output,
                 stderr=output,
                 timeout=60,
-                **_account(),
+                **account(),
             )
         except (OSError, subprocess.SubprocessError) as error:
             output.seek(0)
             raise ServerError(f"{error}\n{output.read()}") from error
 
 
-def _account() -> dict[str, Any]:
+def account() -> dict[str, Any]:
     """What makes subprocess leave root, as which PostgreSQL refuses to run."""
     if os.geteuid() != 0:
         return {}
@@ -187,7 +187,7 @@ def _packaged() -> Path:
 
 def _installation(directory: Path) -> Path:
     source = _packaged()
-    return directory / source.parent.name / source.name if _account() else source
+    return directory / source.parent.name / source.name if account() else source
 
 
 def _copy_server(directory: Path) -> None:
@@ -201,10 +201,10 @@ def _copy_server(directory: Path) -> None:
 
 
 def _hand_over(directory: Path) -> None:
-    account = _account()
-    if account:
+    owner = account()
+    if owner:
         for path in (directory, *directory.rglob("*")):
-            os.chown(path, account["user"], account["group"])
+            os.chown(path, owner["user"], owner["group"])
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 a test starts gets the *test* database by DATABASE_URL, and DJANGO_SETTINGS_MODULE=tests.settings.
 """
 
+import json
 import os
 import tempfile
 from datetime import timedelta
@@ -41,7 +42,11 @@ _DATABASE = database(env, default=f"sqlite:///{_FILE}")
 if _DATABASE["ENGINE"] == "django.db.backends.sqlite3":
     _DATABASE["TEST"] = {"NAME": _DATABASE["NAME"]}
 
-DATABASES = {"default": {**_DATABASE, "ATOMIC_REQUESTS": False}}
+# Ways of connecting that a test tries on a process of its own.
+_WAY = json.loads(os.environ.get("LAB_DATABASE", "{}"))
+_DATABASE["OPTIONS"] = {**_DATABASE.get("OPTIONS", {}), **_WAY.pop("OPTIONS", {})}
+
+DATABASES = {"default": {**_DATABASE, "ATOMIC_REQUESTS": False, **_WAY}}
 
 # The real hasher is slow on purpose, and these passwords guard nothing.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

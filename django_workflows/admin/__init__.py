@@ -9,6 +9,7 @@ from django_workflows.admin import (
     sending,
     signals,
     steps,
+    tags,
     workers,
 )
 from django_workflows.admin.subjects import WorkflowRunInline
@@ -21,6 +22,7 @@ __all__ = [
     "sending",
     "signals",
     "steps",
+    "tags",
     "workers",
 ]
 

@@ -87,7 +87,7 @@ class ReadOnlyAdmin(_ModelAdmin):
     sortable_by = ()
 
     class Media:
-        css = {"all": ("django_workflows/workflows.css",)}
+        css = {"all": ("django_workflows/pages.css",)}
         js = ("django_workflows/live.js", "django_workflows/once.js")
 
     def has_add_permission(self, request: HttpRequest) -> bool:

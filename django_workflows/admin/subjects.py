@@ -83,7 +83,7 @@ class WorkflowRunInline(_TabularInline):
     template = "admin/django_workflows/runs_inline.html"
 
     class Media:
-        css = {"all": ("django_workflows/workflows.css",)}
+        css = {"all": ("django_workflows/pages.css",)}
 
     def get_formset(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> Any:
         return modelformset_factory(

@@ -30,6 +30,8 @@ class Listener:
         self._trust_seconds = heartbeat_seconds * 2.5
         self._connection: Any = None
         self._heard_at = float("-inf")
+        # Whether the server process behind the connection is the one that answered it.
+        self.is_direct = False
         self._told: set[str] = set()
         self._read_end, self.write_end = os.pipe()
         os.set_blocking(self._read_end, False)
@@ -62,6 +64,10 @@ class Listener:
         with wrapper.cursor() as cursor:
             cursor.execute(f'LISTEN "{CHANNEL}"')
             cursor.execute(f'LISTEN "{self._own}"')
+            # A pooler makes up the number that it gives its clients. A notification alone proves
+            # little: in transaction mode one may be passed on by chance.
+            cursor.execute("SELECT pg_backend_pid()")
+            self.is_direct = cursor.fetchone()[0] == wrapper.connection.info.backend_pid
         self._connection = wrapper.connection
         return True
 

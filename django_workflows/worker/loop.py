@@ -136,7 +136,7 @@ class Worker:
             self._heartbeat.beat_now()
             # What was told while nobody listened is lost.
             self._next_look = 0.0
-        dialect().prepares = self._listener.is_trusted
+        dialect().prepares = self._listener.is_direct and self._listener.is_trusted
         reset_queries()
         if self._may_have_strays:
             self._release_strays()

@@ -43,7 +43,9 @@ def chromium():
     return found
 
 
-@pytest.fixture(scope="session")
+# For one module at a time: while it is open no other event loop can run in this thread, and async
+# code is tested too.
+@pytest.fixture(scope="module")
 def browser():
     # Playwright runs an event loop in this thread, in which Django refuses to use the database.
     before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
