@@ -265,12 +265,12 @@ def define(
             can't be given by name.
         ValueError: an empty or too long name, version or queue.
     """
+    refuse_async(fn, "Workflow")
     if not inspect.isfunction(fn):
         raise TypeError(
             f"@workflow needs a function (def), not {type(fn).__name__}; its name and signature "
             "identify the workflow."
         )
-    refuse_async(fn, "Workflow")
     is_method = _is_method(fn)
     _check_parameters(fn, skip=int(is_method))
     if retry is not None and not isinstance(retry, RetryPolicy):

@@ -44,7 +44,9 @@ if _DATABASE["ENGINE"] == "django.db.backends.sqlite3":
 
 # Ways of connecting that a test tries on a process of its own.
 _WAY = json.loads(os.environ.get("LAB_DATABASE", "{}"))
-_DATABASE["OPTIONS"] = {**_DATABASE.get("OPTIONS", {}), **_WAY.pop("OPTIONS", {})}
+_OPTIONS = _WAY.pop("OPTIONS", {})
+# None: none at all, as in a project that says nothing.
+_DATABASE["OPTIONS"] = {} if _OPTIONS is None else {**_DATABASE.get("OPTIONS", {}), **_OPTIONS}
 
 DATABASES = {"default": {**_DATABASE, "ATOMIC_REQUESTS": False, **_WAY}}
 

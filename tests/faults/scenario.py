@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from datetime import timedelta
 
-from django_workflows import cancel, send_message, signal_with_start
+from django_workflows import cancel, get_run, send_message, signal_with_start
 from django_workflows.models import WorkflowRun
 from tests.faults import cases
 from tests.lab import saga_flows as sagas
@@ -38,6 +38,30 @@ def play(count=3):
     for run in tickets:
         run.refresh_from_db()
         cases.expect(run, 1)
+    cases.check_invariants()
+
+
+def start_inboxes(count, size):
+    """Runs that take `size` messages each; at most once, however often it is called."""
+    for n in range(count):
+        sagas.inbox.using(workflow_id=f"inbox-{n}").start(count=size)
+
+
+def send_to_inboxes(sender, count, size):
+    """Send without any precaution: whoever is told that the database is locked fails."""
+    for n in range(size):
+        for inbox in range(count):
+            send_message(get_run(workflow_id=f"inbox-{inbox}"), "m", [sender, n])
+
+
+def check_inboxes(count, size, senders):
+    """Wait until all have taken everything, each sender's messages in their order."""
+    for n in range(count):
+        run = get_run(workflow_id=f"inbox-{n}").wait(PATIENCE.total_seconds())
+        assert run.status == "completed", run.error
+        assert sorted(run.result) == [[s, k] for s in range(senders) for k in range(size)]
+        for sender in range(senders):
+            assert [k for s, k in run.result if s == sender] == list(range(size))
     cases.check_invariants()
 
 

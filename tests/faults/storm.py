@@ -44,6 +44,7 @@ class Storm:
         self._frozen: list[Any] = []
         self._seen: dict[str, tuple[str, Any, Any]] = {}
         self._is_over = False
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._problems: list[str] = []
 
     def run(self, seconds: float) -> list[str]:
@@ -55,18 +56,22 @@ class Storm:
             for _ in range(WORKERS):
                 self._start_worker()
             senders = [self._start_sender(number, seconds) for number in range(SENDERS)]
-            watcher = threading.Thread(target=self._watch, daemon=True)
-            watcher.start()
+            self._watcher.start()
             self._rage(seconds)
             self._calm_down()
             self._wait_for(senders)
             self._drain()
-            self._is_over = True
-            watcher.join()
             self._stop_workers()
+            self._stop_watching()
             return [*self._problems, *self._check()]
         finally:
+            self._stop_watching()
             self._zygote.close()
+
+    def _stop_watching(self) -> None:
+        self._is_over = True
+        if self._watcher.ident is not None:
+            self._watcher.join()
 
     def _start_worker(self) -> None:
         worker = self._zygote.fork("tests.lab.actors:worker", LEASE_SECONDS, 6)
