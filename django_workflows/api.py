@@ -22,6 +22,7 @@ from django_workflows.definitions import (
     check_name,
     check_version,
 )
+from django_workflows.exceptions import RunNotFound
 from django_workflows.registry import registry
 from django_workflows.values import Page, SignalWithStart
 
@@ -457,7 +458,7 @@ def list_messages(
 
     Raises:
         RunNotFound: there is no such run.
-        ValueError: a bad state, limit or cursor.
+        ValueError: a bad state, name, limit or cursor.
 
     Source: OpenWorkflow messages proposal (#894).
     """
@@ -465,6 +466,8 @@ def list_messages(
 
     if state is not None:
         _choice(state, ("pending", "consumed"), "state")
+    if name is not None:
+        name = check_name(name, "A message's name")
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_PAGE:
         raise ValueError(f"limit must be an int from 1 to {MAX_PAGE}, got {limit!r}.")
     found = messages.listing(_run_id(run), state, name).select_related("consumed_by")
@@ -490,9 +493,13 @@ def get_run(run_id: UUID | str | None = None, *, workflow_id: str | None = None)
 
     if (run_id is None) == (workflow_id is None):
         raise TypeError("get_run() takes either a run id or workflow_id=.")
-    if workflow_id is not None:
-        return runs.get_by_workflow_id(workflow_id)
-    return runs.get(_run_id(run_id))
+    if workflow_id is None:
+        return runs.get(_run_id(run_id))
+    try:
+        return runs.get_by_workflow_id(check_name(workflow_id, "A workflow id", limit=MAX_KEY))
+    except ValueError:
+        # No run can have it, and the database might not even take it as a question.
+        raise RunNotFound(workflow_id, kind="workflow id") from None
 
 
 def cancel(run: WorkflowRun | UUID | str, *, reason: str = "") -> WorkflowRun:

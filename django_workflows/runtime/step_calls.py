@@ -75,6 +75,7 @@ def _attempt(p: Pass, entry: Entry, options: StepOptions, fn: Callable[[], Any])
         # From here on a crash is known to have been in this very step.
         entry.status = "running"
         p.record(entry)
+        p.check_claim()
     try:
         if options.atomic:
             return _call_atomic(p, entry, options, fn)

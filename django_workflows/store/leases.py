@@ -31,7 +31,8 @@ class Claim:
     Attributes:
         now: the database's time at the claim, seconds since 1970.
         seen: this process's monotonic clock when the claim arrived; time goes on from there.
-        confirmed: when the database last said that the claim holds, by the same clock.
+        confirmed: when the database was last asked, and said that the claim holds, by the same
+            clock. Not when it answered: a process may be stopped before it hears the answer.
     """
 
     run_id: UUID
@@ -81,13 +82,15 @@ class PoisonRun(WorkflowError):
         )
 
 
-def _claim(d: Dialect, row: Row, token: UUID) -> Claim:
+def _claim(d: Dialect, row: Row, token: UUID, asked_at: float) -> Claim:
     run_id, *plain, parent, deadline_at, now = row
     values = (
         *(d.uid(run_id), *plain, d.uid(parent)),
         *(d.epoch(deadline_at), d.epoch(now), token),
     )
-    return Claim(*values)
+    claim = Claim(*values)
+    claim.confirmed = asked_at
+    return claim
 
 
 def claim_batch(
@@ -98,11 +101,11 @@ def claim_batch(
 ) -> list[Claim]:
     """Claim up to `limit` due runs of registered workflows, most urgent first."""
     d = dialect()
-    token = uuid4()
+    token, asked_at = uuid4(), time.monotonic()
     rows = sql.claim_batch(
         d, token=token, worker=worker_id, pairs=pairs, queues=queues, limit=limit
     )
-    claims = [_claim(d, row, token) for row in rows]
+    claims = [_claim(d, row, token, asked_at) for row in rows]
     claims.sort(key=lambda claim: (-claim.priority, claim.run_id))
     if claims:
         emit("runs.claimed", count=len(claims))
@@ -116,21 +119,21 @@ def claim_waiting(
     d = dialect()
     if not d.writes_with:
         return None
-    token = uuid4()
+    token, asked_at = uuid4(), time.monotonic()
     rows = sql.claim_waiting(
         d, token=token, worker=worker_id, pairs=pairs, queues=queues, limit=limit
     )
     if rows:
         emit("runs.claimed", count=len(rows))
-    return [_claim(d, row, token) for row in rows]
+    return [_claim(d, row, token, asked_at) for row in rows]
 
 
 def claim_one(run_id: UUID, worker_id: UUID | None) -> Claim | None:
     """Claim this run if it is due."""
     d = dialect()
-    token = uuid4()
+    token, asked_at = uuid4(), time.monotonic()
     row = sql.claim_one(d, run_id, token=token, worker=worker_id)
-    return None if row is None else _claim(d, row, token)
+    return None if row is None else _claim(d, row, token, asked_at)
 
 
 def load_histories(claims: list[Claim]) -> dict[UUID, list[records.Entry]]:

@@ -132,10 +132,11 @@ def take(claim: Claim, entry: Entry, names: tuple[str, ...], if_none: Entry | No
     """
     d = dialect()
     if d.writes_with:
+        asked_at = time.monotonic()
         row = sql.take(d, claim.run_id, claim.token, entry, names)
         if row is None:
             raise LeaseLost(claim.run_id)
-        claim.confirmed = time.monotonic()
+        claim.confirmed = asked_at
         if row[1] is not None:
             return _took(claim, entry, row[0], Taken(*row[2:]), int(row[1]))
         if if_none is None:

@@ -154,6 +154,7 @@ def record(claim: Claim, entry: Entry) -> Recorded:
         LeaseLost: another worker has the run; nothing was written.
     """
     emit("record.writing", run=claim.run_id, key=entry.key)
+    asked_at = time.monotonic()
     d = dialect()
     written = _write_shared(claim, entry) if entry.id is None else None
     if written is None:
@@ -163,7 +164,7 @@ def record(claim: Claim, entry: Entry) -> Recorded:
     step_id, run_status = written
     assert run_status is not None
     entry.id = step_id
-    claim.confirmed = time.monotonic()
+    claim.confirmed = asked_at
     if claim.crashes and entry.status != "running":
         sql.forget_crashes(d, claim.run_id, claim.token)
         claim.crashes = 0
@@ -177,10 +178,11 @@ def record_taken(claim: Claim, entries: list[Entry]) -> None:
     Raises:
         LeaseLost: another worker has the run, or it has ended; nothing was written.
     """
+    asked_at = time.monotonic()
     ids = records.write_taken(dialect(), claim.run_id, claim.token, entries)
     if ids is None:
         raise LeaseLost(claim.run_id)
-    claim.confirmed = time.monotonic()
+    claim.confirmed = asked_at
     for entry in entries:
         entry.id = ids[entry.seq]
         emit("message.consumed", run=claim.run_id, name=entry.name, id=entry.message)

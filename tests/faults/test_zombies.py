@@ -7,6 +7,7 @@ import pytest
 
 from django_workflows import send_message
 from django_workflows.models import WorkflowRun, WorkflowStep, WorkflowWorker
+from tests.faults.cases import begin_orphan
 from tests.lab import workflows as lab
 from tests.lab.models import Effect
 from tests.waiting import eventually
@@ -54,6 +55,23 @@ def test_a_worker_that_was_stopped_past_its_lease_changes_nothing_when_it_goes_o
     assert again.wait(20).result == [0, 1]
     assert set(Effect.objects.filter(run=again.pk).values_list("pid", flat=True)) == {zombie.pid}
     assert zombie.stop() == 0
+
+
+def test_a_worker_that_was_stopped_before_it_heard_of_its_claim_calls_no_step(zygote):
+    """What it hears then is old: the run is another's by now."""
+    run = begin_orphan()
+    # After a crash the step is recorded as begun before it is called; there it stops.
+    point = "freeze:after:1:recorder.record by records.write"
+    zombie = start_worker(zygote, LAB_COMMIT=point)
+    eventually(lambda: WorkflowStep.objects.filter(run=run, status="running").exists())
+    other = start_worker(zygote)
+    assert run.wait(20).status == "completed"
+
+    zombie.send(signal.SIGCONT)
+    eventually(lambda: "lease.lost" in zombie.output())
+
+    assert zombie.stop() == 0
+    assert list(Effect.objects.filter(run=run.pk).values_list("pid", flat=True)) == [other.pid]
 
 
 # https://github.com/kagkarlsson/db-scheduler/issues/433

@@ -5,7 +5,7 @@ to it, and found by looking at the stack: nothing in the package has to announce
 forgotten. A commit is the COMMIT of a transaction in which the package wrote, or a statement of
 its own that writes in autocommit mode.
 
-LAB_COMMIT=<how>:<when>:<nth>:<point>   how: kill (SIGKILL), cut (the server ends the connection and
+LAB_COMMIT=<how>:<when>:<nth>:<point>   how: kill, freeze, cut (the server ends the connection and
                                         nobody hears the outcome); when: before or after;
                                         several with `;` between them.
 LAB_TRACE=<file>                        append the name of each point passed.
@@ -87,8 +87,11 @@ class Failure:
             self._left -= 1
             if self._left != 0:
                 return
-        if self._how == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
+        if self._how != "cut":
+            number = signal.SIGKILL if self._how == "kill" else signal.SIGSTOP
+            # To this thread: sent to the process, it would let this one go on for a moment.
+            signal.pthread_kill(threading.get_ident(), number)
+            return
         _cut(wrapper)
         if when == "after":
             raise OperationalError("server closed the connection unexpectedly (by the lab)")

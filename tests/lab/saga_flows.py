@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from contextlib import suppress
 from datetime import timedelta
 
@@ -55,6 +56,8 @@ def stop_own_worker(run):
     leave(run, "stopper")
     if Effect.objects.filter(run=str(run), name="stopper").count() == 1:
         os.kill(os.getpid(), signal.SIGTERM)
+        # The main thread has to hear of it before this step's run goes on.
+        time.sleep(0.5)
 
 
 @workflow(name="saga.leaf")
