@@ -16,6 +16,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 
 from django_workflows.definitions import (
+    MAX_GATE,
     WorkflowDefinition,
     as_seconds,
     check_message_name,
@@ -403,7 +404,7 @@ def _decide(
         if gate.run_id != run_id or gate.kind != "approval":
             raise ValueError(f"Step {gate.pk} is not a gate of run {run_id}.")
     else:
-        gate = check_name(gate, "A gate's name")
+        gate = check_name(gate, "A gate's name", limit=MAX_GATE)
     if getattr(by, "pk", None) is None:
         raise TypeError(f"by= needs a saved user, not {by!r}.")
     if not isinstance(comment, str):

@@ -15,6 +15,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MAX_NAME = 200
+# Leaves room for the prefix of the messages that decide a gate.
+MAX_GATE = 180
 _OPTIONS = "__workflow_step__"
 
 

@@ -24,7 +24,9 @@ _FRAGMENTS: dict[str, Any] = {
     "untrue": "0",
     "skip_locked": "",
     "materialized": "",
-    "now": "%(now)s",
+    # SQLite looks at the clock once it has the write lock; the parameter is from before the wait
+    # for it, but finer than SQLite's milliseconds.
+    "now": "max(%(now)s, strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', %(shift)s))",
     "epoch_now": "%(now)s",
     "steady": "%(now)s",
     "at": _Each(lambda name: f"%({name})s"),
@@ -74,7 +76,9 @@ class SQLite(Dialect):
         return value
 
     def params(self, params: dict[str, Any]) -> dict[str, Any]:
-        return {**super().params(params), "now": _moment(time.time() + clock.offset())}
+        offset = clock.offset()
+        times = {"now": _moment(time.time() + offset), "shift": f"{offset:f} seconds"}
+        return {**super().params(params), **times}
 
     def epoch(self, value: Any) -> float | None:
         if value is None:

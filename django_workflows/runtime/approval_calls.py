@@ -6,16 +6,13 @@ import datetime as dt
 from typing import Any
 
 from django_workflows import payloads
-from django_workflows.definitions import check_name
+from django_workflows.definitions import MAX_GATE, check_name
 from django_workflows.exceptions import StepFailed
 from django_workflows.runtime.passes import Pass
 from django_workflows.runtime.waits import Wait, fulfil, wait_seconds
 from django_workflows.schemas import resolve_schema
 from django_workflows.store import approvals, authority, messages
 from django_workflows.values import Approval
-
-# Leaves room for the prefix of the gate's messages.
-MAX_GATE = 180
 
 
 def wait_for_approval(

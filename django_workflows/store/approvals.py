@@ -8,6 +8,7 @@ before its gate has its authority checked when the gate is reached, as it stands
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -86,22 +87,34 @@ def _decide(
     }
     decides = f"early:{name}" if open_step is None else f"gate:{open_step.pk}"
     text = payloads.encode(decision, "decision")
-    with locks.transaction(d):
+    with suppress(_Changed), locks.transaction(d):
         # An early decision and one on the open gate are two things to the database's constraint.
         serialize(d, f"gate:{run_id}:{name}")
         known = _known(run_id, key)
         if known is not None:
             return known
-        again = _seen(run_id, gate)
-        if (again and (again.pk, again.status)) != (step and (step.pk, step.status)):
-            return None
+        _check_same(run_id, gate, step)
         if open_step is not None:
             _refuse_settled(run, open_step)
         message = messages.send(run_id, message_name(name), text, key, decides=decides)
         if message is None:
             raise GateDecided(name, standing(run_id, name))
-    emit("gate.decided", run=run_id, gate=name, approved=told["approved"])
-    return message
+        # The insert may have waited for a worker that took the first decision: what was early then
+        # would be kept for a gate that never comes.
+        _check_same(run_id, gate, step)
+        emit("gate.decided", run=run_id, gate=name, approved=told["approved"])
+        return message
+    return None
+
+
+class _Changed(Exception):
+    """The gate isn't what it was; what was written is undone."""
+
+
+def _check_same(run_id: UUID, gate: str | WorkflowStep, seen: WorkflowStep | None) -> None:
+    again = _seen(run_id, gate)
+    if (again and (again.pk, again.status)) != (seen and (seen.pk, seen.status)):
+        raise _Changed
 
 
 def _known(run_id: UUID, key: str | None) -> WorkflowMessage | None:

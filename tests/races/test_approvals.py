@@ -122,6 +122,27 @@ def test_a_decision_that_was_early_when_it_looked_is_checked_by_the_gate_that_ha
 
 
 @row_locks
+def test_a_decision_beside_the_take_of_an_early_one_is_told_of_it_and_not_kept(ann, bob):
+    run = lab.gate.start()
+    approve(run, "manager", by=ann)
+    seconds = []
+
+    def decide(event, fields):
+        # The gate's step isn't committed yet, and the first decision just stops being early.
+        second = Background(lambda: reject(run, "manager", by=bob))
+        seconds.append(second.wait_until_blocked())
+
+    with subscribed("gate.passed", decide):
+        resume(run)
+
+    with pytest.raises(GateDecided, match="was approved already, by ann"):
+        seconds[0].result()
+    run.refresh_from_db()
+    assert run.result == [True, "ann"]
+    assert WorkflowMessage.objects.count() == 1
+
+
+@row_locks
 def test_a_repeat_of_a_key_in_flight_is_answered_with_the_first(ann):
     run = gated()
     with transaction.atomic():
