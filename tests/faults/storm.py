@@ -109,8 +109,7 @@ class Storm:
     def _stop(self) -> None:
         worker = self._workers.pop(self._chance.randrange(len(self._workers)))
         self._start_worker()
-        if worker.stop() != 0:
-            self._problems.append(f"a worker stopped with an error:\n{worker.output()[-2000:]}")
+        self._expect_stop(worker)
         self.figures["workers stopped"] += 1
 
     def _freeze(self) -> None:
@@ -194,8 +193,15 @@ class Storm:
 
     def _stop_workers(self) -> None:
         for worker in self._workers:
-            if worker.is_alive and worker.stop() != 0:
-                self._problems.append(f"a worker stopped with an error:\n{worker.output()[-2000:]}")
+            if worker.is_alive:
+                self._expect_stop(worker)
+
+    def _expect_stop(self, worker: Any) -> None:
+        code = worker.stop()
+        # Killed by the signal itself: it came before the worker had begun to listen to it.
+        if code not in (0, -signal.SIGTERM):
+            told = worker.output()[-2000:]
+            self._problems.append(f"a worker stopped with status {code}:\n{told}")
 
     def _watch(self) -> None:
         """Remember how runs ended, as soon as they have."""
