@@ -76,9 +76,12 @@ class SQLite(Dialect):
         return value
 
     def params(self, params: dict[str, Any]) -> dict[str, Any]:
+        adapted = super().params(params)
         offset = clock.offset()
-        times = {"now": _moment(time.time() + offset), "shift": f"{offset:f} seconds"}
-        return {**super().params(params), **times}
+        # After the others: what is due later is counted from a moment that isn't after this one.
+        adapted["now"] = _moment(time.time() + offset)
+        adapted["shift"] = f"{offset:f} seconds"
+        return adapted
 
     def epoch(self, value: Any) -> float | None:
         if value is None:
