@@ -71,7 +71,7 @@ def start(new: NewRun) -> WorkflowRun:
     """Record a run; with a workflow id, once."""
     d = dialect()
     if new.workflow_id is None:
-        run = _insert(d, new)
+        run = insert_unless_open(d, new)
         assert run is not None
         return run
     with locks.transaction(d):
@@ -88,11 +88,6 @@ def find_open(d: Dialect, workflow_id: str) -> WorkflowRun | None:
     return found if row is not None and row[1] in OPEN_STATUSES else None
 
 
-def insert_unless_open(d: Dialect, new: NewRun) -> WorkflowRun | None:
-    """Insert a run; None when an open one has its workflow id."""
-    return _insert(d, new)
-
-
 def newest(d: Dialect, workflow_id: str, but: UUID | None = None) -> WorkflowRun | None:
     """The newest run of a workflow id, ended or not."""
     runs = WorkflowRun.objects.using(d.alias).filter(workflow_id=workflow_id)
@@ -106,7 +101,7 @@ def _start_once(d: Dialect, new: NewRun) -> WorkflowRun:
         found = _find(d, new)
         if found is not None and (settled := _settle(new, found)) is not None:
             return settled
-        run = _insert(d, new)
+        run = insert_unless_open(d, new)
         if run is None:
             # Another caller's start has committed in between: look again.
             continue
@@ -141,7 +136,8 @@ def _settle(new: NewRun, found: WorkflowRun, undo: WorkflowRun | None = None) ->
     return found
 
 
-def _insert(d: Dialect, new: NewRun) -> WorkflowRun | None:
+def insert_unless_open(d: Dialect, new: NewRun) -> WorkflowRun | None:
+    """Insert a run; None when an open one has its workflow id."""
     run_id = uuid7()
     subject_type, subject_pk = new.subject_key
     columns: dict[str, Any] = {
